@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * channel.h - what a rank and its daemon share, and the messages that set it up.
+ *
+ * A rank connects to the daemon's SOCK_SEQPACKET socket (RCSHARE_SOCKET) once for each endpoint
+ * and sends SHM_MSG_ATTACH. The answer carries, by SCM_RIGHTS in this order:
+ *	SHM_FD_CHANNEL  memfd: struct shm_channel, submission ring, receive ring
+ *	SHM_FD_TABLE    memfd, read-only: struct shm_table
+ *	SHM_FD_DAEMON   eventfd that wakes the daemon (after publishing to the submission ring)
+ *	SHM_FD_RANK     eventfd by which the daemon wakes the rank (receive ring)
+ * The socket stays open for the endpoint's life: its end is the end of the endpoint, and how the
+ * daemon notices a rank that died. Requests on it are answered in order, one at a time.
+ *
+ * Rings: what may be written into the submission ring is
+ *	MSG, RTS, PUSH, CTS, FIN, CREDIT, CANCEL	to the endpoint (dst_node, dst_ep, dst_epoch)
+ *	GET, PEER					to the daemon
+ * The daemon writes src_*; it takes records in order, so they arrive in order.
+ *
+ * Room in the receive ring, `rx_size` bytes, is shared out by the library that owns it:
+ *  - each source may send `credit0` bytes of charged records from the start; the owner raises that
+ *    by the credit field of any record it sends back (an absolute number). It must never have
+ *    promised more than `rx_credit` bytes in all that it has not consumed yet;
+ *  - a library starts a request that is answered (RTS: CTS and FIN; MSG with DELIVERED; GET;
+ *    CANCEL; and any charged record: GONE) only while the answers it may still get fit
+ *    `rx_answers` bytes (64 bytes each);
+ *  - at most SHM_EVENTS_MAX events are in the ring.
+ * A record that finds no room is a broken promise: the daemon detaches the endpoint.
+ */
+#ifndef RCS_SHM_CHANNEL_H
+#define RCS_SHM_CHANNEL_H
+
+#include <stdint.h>
+
+#include "shm/ring.h"
+#include "wire/record.h"
+
+#define SHM_ABI	   1u	       /* plugin, daemon and library must agree */
+#define SHM_MAGIC  0x52435348u /* "HSCR" */
+
+#define SHM_EVENTS_MAX 32u
+
+struct shm_channel {
+	uint32_t magic;
+	uint32_t abi;
+	uint64_t size; /* of the memfd */
+	uint64_t tx_off, tx_size; /* submission ring: data */
+	uint64_t rx_off, rx_size; /* receive ring: data */
+	uint64_t rx_credit;  /* bytes the owner may have promised to sources in all */
+	uint64_t rx_answers; /* bytes reserved for answers to the owner's own requests */
+	uint32_t credit0;    /* bytes each source may send before it heard from the owner */
+	uint32_t eager_max;  /* largest payload of a MSG, at most WIRE_REC_PAYLOAD_MAX */
+	uint32_t zcopy_min;  /* from this length on large messages are fetched by RDMA READ */
+	uint32_t pad;
+	struct wire_addr addr; /* of this endpoint */
+	struct shm_ring_ctl tx; /* rank produces */
+	struct shm_ring_ctl rx; /* daemon produces */
+};
+
+/* One entry a node of the allocation; the daemon writes, ranks and tools read. */
+enum shm_node_state {
+	SHM_NODE_UNKNOWN = 0,	  /* no contact yet */
+	SHM_NODE_CONNECTING = 1,
+	SHM_NODE_UP = 2,
+	SHM_NODE_UNREACHABLE = 3, /* no path; requests wait */
+	SHM_NODE_DOWN = 4,	  /* lost; requests end with an error */
+	SHM_NODE_SELF = 5,
+};
+
+struct shm_node {
+	_Atomic uint32_t state;	      /* enum shm_node_state */
+	_Atomic uint32_t incarnation;
+	_Atomic uint32_t busy;	      /* its link's backlog is long: hold new requests back */
+	_Atomic uint32_t lane;	      /* lane that carries our frames, SHM_LANE_NONE without */
+	_Atomic uint32_t lanes_up;    /* bit a lane */
+	_Atomic uint32_t failovers;
+	_Atomic uint64_t tx_frames, rx_frames, resent;
+	char host[64];		      /* set before ranks attach; "" if not known */
+};
+#define SHM_LANE_NONE 0xffffffffu
+
+struct shm_table {
+	uint32_t magic, abi;
+	uint32_t job, restart, node, nodes;
+	uint32_t rails;
+	uint32_t pad;
+	_Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last turn (at least 1 Hz) */
+	struct shm_node node_tab[];
+};
+
+/* --- messages on the socket ------------------------------------------------------------------- */
+
+#define SHM_SENTENCE 192
+
+enum shm_msg_type {
+	SHM_MSG_ATTACH = 1,
+	SHM_MSG_LEND = 2,    /* lend me the uverbs fds, I register one region */
+	SHM_MSG_REG = 3,     /* what I registered (ends the loan) */
+	SHM_MSG_DEREG = 4,
+	SHM_MSG_EAGER = 5,   /* node records of the whole step: open all lanes now */
+	SHM_MSG_STATUS = 6,  /* tools: answer is a memfd with JSON text */
+	SHM_MSG_MONITOR = 7, /* notifier: from now on events arrive on this socket as
+			      * SHM_MSG_EVENT */
+	SHM_MSG_EVENT = 8,
+	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
+	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
+};
+
+/* Each message begins so; an answer repeats type, and carries status (0 or -errno) and a sentence. */
+struct shm_msg {
+	uint32_t type;
+	uint32_t abi;
+	int32_t status;
+	uint32_t pad;
+	char sentence[SHM_SENTENCE]; /* for a human: what failed and what to do */
+};
+
+struct shm_attach { /* request */
+	struct shm_msg m;
+	uint32_t job, restart, step;
+	uint32_t rank;	  /* in the step */
+	uint32_t ranks;	  /* of the step */
+	uint32_t local_ranks;
+	uint32_t pid;
+	uint32_t pad;
+	uint64_t rx_size; /* 0: the daemon's default */
+};
+
+struct shm_attached { /* answer, with SHM_FD_* */
+	struct shm_msg m;
+	uint64_t channel_size, table_size;
+};
+enum { SHM_FD_CHANNEL, SHM_FD_TABLE, SHM_FD_DAEMON, SHM_FD_RANK, SHM_FD_N };
+
+/*
+ * Registration (design section 6). LEND names the region; the answer carries one uverbs fd for
+ * each device and what REG_MR needs. The rank registers with each (ioctl, see client/reg.h), closes
+ * the fds, and tells the outcome with REG. Between LEND and REG the daemon lends to nobody else. If
+ * the rank dies in between, the daemon sweeps what it left.
+ */
+struct shm_lend {
+	struct shm_msg m;
+	uint64_t addr, len;
+};
+struct shm_lent {
+	struct shm_msg m;
+	struct wire_key key; /* the region that is being made */
+	uint32_t ndev;	     /* fds that came with it; 0: no RDMA here, region is still valid */
+	uint32_t pd_handle[WIRE_RAILS_MAX];
+	uint32_t pad;
+};
+struct shm_reg {
+	struct shm_msg m;
+	struct wire_key key;
+	uint32_t ndev;
+	uint32_t ok;	     /* bit d: registered on device d */
+	int32_t err[WIRE_RAILS_MAX]; /* -errno where not */
+	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
+};
+struct shm_dereg { /* answered when nothing can touch the memory any more */
+	struct shm_msg m;
+	struct wire_key key;
+};
+
+/*
+ * Node record, published over PMIx in eager mode. Fixed size; rails without a device have
+ * link_layer 0.
+ */
+#define SHM_RECORD_VERSION 1u
+struct shm_rail_record {
+	char device[32];
+	uint8_t gid[16];
+	uint8_t gid_index, port, link_layer, mtu; /* mtu: enum ibv_mtu */
+	uint16_t lid;
+	uint8_t rd_atomic, gid_type;
+	uint32_t speed_mbps;
+	uint32_t pad;
+};
+struct shm_node_record {
+	uint16_t version, nrails;
+	uint16_t node, pad;
+	uint32_t job, restart;
+	struct wire_addr ctrl; /* a daemon's own address: ep and epoch 0 */
+	char host[64];
+	struct shm_rail_record rail[WIRE_RAILS_MAX];
+	uint32_t crc, pad2; /* CRC32C of the bytes before */
+};
+struct shm_record { /* answer to SHM_MSG_RECORD */
+	struct shm_msg m;
+	struct shm_node_record rec;
+};
+struct shm_eager { /* request: one record, answered at once; ask with the last for the wait */
+	struct shm_msg m;
+	struct shm_node_record rec;
+	uint32_t last;	     /* answer comes when the lanes to all named nodes are up, or a deadline
+			      * has passed (-ETIMEDOUT) */
+	uint32_t timeout_ms; /* with last */
+};
+struct shm_step_end {
+	struct shm_msg m;
+	uint32_t step, failovers, replayed_frames, pad;
+	uint64_t blackout_max_ns;
+	char log[256];
+};
+
+/* --- events -------------------------------------------------------------------------------- */
+
+enum shm_event_code {
+	SHM_EV_RAIL_FAILED = 1,	  /* a rail of `origin` failed over: traffic moved */
+	SHM_EV_RAIL_BACK = 2,
+	SHM_EV_PEER_UNREACHABLE = 3, /* no path to `peer` for longer than the limit */
+	SHM_EV_PEER_BACK = 4,
+	SHM_EV_RANK_LOST = 5,	  /* a rank of `origin` died without closing its endpoint */
+};
+
+struct shm_event {
+	uint32_t code;	  /* enum shm_event_code */
+	uint32_t origin;  /* node index that noticed */
+	uint64_t seq;	  /* grows by one an origin */
+	uint32_t job, restart;
+	uint32_t step;	  /* RANK_LOST: the rank's step; else 0xffffffff */
+	uint32_t rank;	  /* RANK_LOST */
+	uint32_t peer;	  /* other node, 0xffffffff: none */
+	uint32_t rail;	  /* lane index, 0xffffffff: none */
+	uint32_t to_lane; /* RAIL_FAILED: where traffic went */
+	uint32_t frames_resent;
+	uint64_t time_ns; /* UTC */
+	uint64_t notice_ns, recover_ns, blackout_ns; /* durations; 0: not known */
+	char host[64];	  /* of origin */
+	char reason[64];  /* what was noticed, a word or a few */
+};
+struct shm_event_msg {
+	struct shm_msg m;
+	struct shm_event ev;
+};
+
+#endif

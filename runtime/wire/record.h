@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * record.h - the unit that endpoints exchange, the same bytes in a channel's rings and in a frame.
+ *
+ * A rank's library writes a record into its submission ring; the daemon checks it, fills in who
+ * sent it, and copies it into a frame of the link to its node (or straight into the receive ring
+ * of a rank of the same node); the daemon there copies it into the receive ring of the rank.
+ * Several records share a frame. All integers are little-endian, which every supported host is.
+ *
+ *	0      4      8     12     16     20     24     32     40     48     56     64
+ *	| type | len  |s,d ep|s,d nd|srcep.|dstep.| tag  | data |  op  | arg  |credit| payload...
+ *
+ * A record occupies WIRE_REC_SPACE(len) bytes: header and payload padded to 8.
+ */
+#ifndef RCS_WIRE_RECORD_H
+#define RCS_WIRE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rcshare supports little-endian hosts");
+
+enum wire_rec_type {
+	WIRE_REC_PAD = 0, /* the rest of a ring before it wraps; never in a frame */
+
+	/* rank to rank; charged to the receiver's credit (see below) */
+	WIRE_REC_MSG = 1,  /* a whole message: tag, data, payload. op: sender's, if DELIVERED asked */
+	WIRE_REC_RTS = 2,  /* a large message is ready: tag, data, arg = its length, op = sender's;
+			    * payload: struct wire_rts */
+	WIRE_REC_PUSH = 3, /* a piece of a pushed large message: op = receiver's, arg = offset */
+
+	/* rank to rank; room reserved by whoever's request they answer */
+	WIRE_REC_CTS = 8,	/* push to me: op = receiver's, tag = sender's op (of the RTS),
+				 * arg = offset from which on */
+	WIRE_REC_FIN = 9,	/* large message done: op = sender's (of the RTS), arg = rcs_status */
+	WIRE_REC_DELIVERED = 10, /* op = sender's; written by the receiver's daemon */
+	WIRE_REC_CREDIT = 11,	/* credit only */
+	WIRE_REC_GONE = 12,	/* the endpoint that op was for does not exist (any more) or its node
+				 * is not reachable: op = sender's, tag = the record type it answers,
+				 * arg = rcs_status; src = the endpoint that is gone.
+				 * Written by a daemon */
+	WIRE_REC_CANCEL = 13,	/* sender to receiver: forget RTS op; answered by FIN (canceled) or
+				 * by the course of things if it was matched already */
+
+	/* daemon to its own rank */
+	WIRE_REC_GET_DONE = 16, /* op = as in GET, arg = rcs_status, data = bytes that arrived */
+	WIRE_REC_EVENT = 17,	/* payload: struct shm_event (shm/channel.h) */
+
+	/* rank to its own daemon */
+	WIRE_REC_GET = 24,  /* fetch from the memory of a peer: payload struct wire_get, op = own */
+	WIRE_REC_PEER = 25, /* dst_node's daemon: payload struct wire_addr (of any rank there) */
+};
+
+/* flags */
+#define WIRE_REC_F_DATA      0x1u /* data is valid */
+#define WIRE_REC_F_DELIVERED 0x2u /* sender asks for WIRE_REC_DELIVERED */
+
+struct wire_rec {
+	uint16_t type;	   /* enum wire_rec_type */
+	uint16_t flags;
+	uint32_t len;	   /* bytes of payload behind this header */
+	uint16_t src_ep;   /* endpoint slot on its node; src_* are written by the source's daemon */
+	uint16_t dst_ep;
+	uint16_t src_node; /* node index in the job's allocation */
+	uint16_t dst_node;
+	uint32_t src_epoch; /* which occupant of the slot; a record for a former one is refused */
+	uint32_t dst_epoch;
+	uint64_t tag;
+	uint64_t data;	   /* immediate data, with WIRE_REC_F_DATA */
+	uint64_t op;	   /* opaque to everyone but the library that made it */
+	uint64_t arg;
+	uint64_t credit;   /* absolute: bytes of charged records that the receiver of this record may
+			    * have sent to its sender since both met; 0 says nothing */
+};
+_Static_assert(sizeof(struct wire_rec) == 64, "layout");
+
+#define WIRE_REC_SPACE(len) (sizeof(struct wire_rec) + (((size_t)(len) + 7) & ~(size_t)7))
+
+/* Largest payload of one record; with its header it fits a frame alone. */
+#define WIRE_REC_PAYLOAD_MAX 4096u
+
+/* Is this type charged to the receiver's credit? Its charge is WIRE_REC_SPACE(len). */
+static inline int wire_rec_charged(uint16_t type)
+{
+	return type >= WIRE_REC_MSG && type <= WIRE_REC_PUSH;
+}
+
+/*
+ * Rails of a node and keys of a region on them. A key names (owner, region id, generation); the
+ * daemons map it to one rkey a rail. lkeys and rkeys never travel through a rank's hands as
+ * authority: the daemon of the requester learns them from the RTS that passes it.
+ */
+#define WIRE_RAILS_MAX 4u
+
+struct wire_key {
+	uint32_t region; /* region id at its owner's daemon */
+	uint32_t gen;	 /* generation of that id */
+};
+
+struct wire_rts {
+	struct wire_key key; /* region 0: not registered, push is the only way */
+	uint64_t addr;	     /* virtual address of the message at its owner */
+	uint32_t pid;	     /* of the owner, for process_vm_readv within a node */
+	uint32_t nrails;     /* filled in by the owner's daemon ... */
+	uint32_t rkey[WIRE_RAILS_MAX];
+	uint32_t rail_ok;    /* ... bit r: rkey[r] is valid */
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct wire_rts) == 48, "layout");
+
+struct wire_get {
+	struct wire_key key; /* remote region, owned by (dst_node, dst_ep) of the record */
+	uint64_t raddr;	     /* remote virtual address */
+	uint64_t laddr;	     /* local virtual address */
+	uint64_t len;
+	uint32_t lregion;    /* local region that covers it, and its generation */
+	uint32_t lgen;
+};
+_Static_assert(sizeof(struct wire_get) == 40, "layout");
+
+/* The self-contained address of an endpoint, 64 bytes: what rcs_ep_addr gives to users. */
+#define WIRE_ADDR_VERSION 1u
+#define WIRE_ADDR_MAGIC	  0x52u /* 'R' */
+
+struct wire_addr {
+	uint8_t magic, version;
+	uint8_t family; /* 4 or 6: of ctrl */
+	uint8_t flags;
+	uint32_t job;
+	uint16_t restart;
+	uint16_t node;
+	uint16_t ep;
+	uint16_t ctrl_port; /* of the node's daemon */
+	uint32_t epoch;
+	uint32_t step;
+	uint32_t rank;	      /* in the step, informational */
+	uint32_t incarnation; /* of the node index */
+	uint8_t ctrl[16];     /* IPv4 in the first four bytes, or IPv6 */
+	uint8_t reserved[12];
+	uint32_t crc; /* CRC32C of the bytes before it */
+};
+_Static_assert(sizeof(struct wire_addr) == 64, "layout");
+
+/* CRC32C (Castagnoli, RFC 3720 section 12.1), seed 0 to begin, chainable. */
+uint32_t wire_crc32c(uint32_t crc, const void *data, size_t len);
+
+/*
+ * 0, or -EINVAL with *why set to a static sentence: not an rcshare address, another version,
+ * damaged.
+ */
+int wire_addr_check(const struct wire_addr *a, const char **why);
+void wire_addr_seal(struct wire_addr *a); /* sets magic, version, crc */
+
+/* Structure of a record that came from elsewhere: type known, len in bounds for its type. */
+int wire_rec_check(const struct wire_rec *r, size_t room, const char **why);
+
+#endif
