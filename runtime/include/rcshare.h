@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rcshare.h - the public API of librcshare: reliable messages between the ranks of a Slurm job over
+ * RDMA connections that all ranks of a node share.
+ *
+ * Objects. A context (rcs_ctx) belongs to one process and owns everything else. An endpoint (rcs_ep)
+ * sends and receives; it has a self-contained 64-byte address that any exchange may carry to peers.
+ * A peer (rcs_peer) is an address that an endpoint has accepted. A completion queue (rcs_cq) reports
+ * what ended; a counter (rcs_cntr) counts it. A region (rcs_region) is registered memory.
+ *
+ * Errors. A function returns 0 (or a count) or a negative enum rcs_status; the sentence for a human,
+ * which says what failed and what to do, is in the struct rcs_error the caller passed (may be NULL).
+ * Outputs are set only on success. RCS_ERR_AGAIN means: nothing happened, progress the context
+ * (rcs_cq_read does) and call again.
+ *
+ * Threads. Every function may be called from any thread; calls on one context exclude each other,
+ * different contexts are independent. rcs_cq_wait blocks without holding the context.
+ *
+ * Progress happens inside calls, and in a helper thread of the library with RCS_INIT_HELPER.
+ *
+ * Order. Messages of one endpoint to another are matched in the order they were sent, whatever their
+ * sizes, through any failover.
+ *
+ * After fork the child must not use the context (calls return RCS_ERR_FORKED); the parent goes on.
+ */
+#ifndef RCSHARE_H
+#define RCSHARE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RCS_API __attribute__((visibility("default")))
+
+#define RCS_VERSION_MAJOR 0
+#define RCS_VERSION_MINOR 1
+
+enum rcs_status {
+	RCS_OK = 0,
+	RCS_ERR_AGAIN = -1,	   /* no resources now; progress and call again */
+	RCS_ERR_INVALID = -2,	   /* an argument is wrong */
+	RCS_ERR_NO_RUNTIME = -3,   /* not under srun --rcshare=on, or the daemon is not reachable */
+	RCS_ERR_VERSION = -4,	   /* library, daemon or address of different versions */
+	RCS_ERR_RUNTIME_LOST = -5, /* the node's daemon ended; all requests end so */
+	RCS_ERR_NO_PMIX = -6,	   /* rank identity or exchange needs PMIx, and it is not there */
+	RCS_ERR_MEMLOCK = -7,	   /* RLIMIT_MEMLOCK is too low */
+	RCS_ERR_TRUNCATED = -8,	   /* message longer than the receive buffer; what fits was stored */
+	RCS_ERR_CANCELED = -9,
+	RCS_ERR_PEER_GONE = -10,   /* the endpoint was closed or its process died */
+	RCS_ERR_NODE_LOST = -11,   /* its node died; the request may or may not have executed */
+	RCS_ERR_AMBIGUOUS = -12,   /* a put may or may not have executed (see flags) */
+	RCS_ERR_PARTITIONED = -13, /* this node lost contact with the majority of the job */
+	RCS_ERR_ACCESS = -14,	   /* key, range or right of a remote region */
+	RCS_ERR_FAULT = -15,	   /* a local buffer is not readable or writable */
+	RCS_ERR_NOMEM = -16,
+	RCS_ERR_UNSUPPORTED = -17, /* not in this version */
+	RCS_ERR_FORKED = -18,
+	RCS_ERR_CLOSED = -19,
+	RCS_ERR_BUSY = -20,
+	RCS_ERR_IO = -21,
+	RCS_ERR_TIMEOUT = -22,
+	RCS_ERR_PROTOCOL = -23,	   /* the channel was damaged; the endpoint is detached */
+	RCS_NOT_NEEDED = 1,	   /* rcs_init on a spare that was not needed */
+};
+
+/* The name ("RCS_ERR_AGAIN") and a sentence for a status; never NULL. */
+RCS_API const char *rcs_status_name(int status);
+RCS_API const char *rcs_status_text(int status);
+
+struct rcs_error {
+	int status;	    /* enum rcs_status */
+	char sentence[256]; /* what failed, on what, and what to do */
+};
+
+typedef struct rcs_ctx rcs_ctx;
+typedef struct rcs_ep rcs_ep;
+typedef struct rcs_peer rcs_peer;
+typedef struct rcs_cq rcs_cq;
+typedef struct rcs_cntr rcs_cntr;
+typedef struct rcs_region rcs_region;
+
+#define RCS_ADDR_SIZE 64
+
+struct rcs_addr {
+	_Alignas(8) uint8_t bytes[RCS_ADDR_SIZE];
+};
+
+/* --- context ------------------------------------------------------------------------------- */
+
+#define RCS_INIT_EAGER	0x1u /* collective over the PMIx namespace: exchange addresses with one
+			      * collecting fence and open all lanes before returning */
+#define RCS_INIT_HELPER 0x2u /* a thread of the library progresses while the rank computes */
+#define RCS_INIT_NO_PMIX 0x4u /* identity and exchange are the caller's: fill struct rcs_init_opts */
+
+struct rcs_init_opts {
+	size_t size;	/* sizeof(struct rcs_init_opts), for later additions */
+	uint32_t flags; /* RCS_INIT_* */
+	uint32_t rank, nranks; /* with RCS_INIT_NO_PMIX */
+	const char *socket;    /* NULL: RCSHARE_SOCKET of the environment */
+};
+
+/*
+ * Attaches to the node's runtime. opts may be NULL: lazy, no helper, identity from PMIx. Without
+ * RCS_INIT_EAGER it is local: no collective, returns before any peer is up.
+ */
+RCS_API int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *err);
+
+/* Ends everything of the context; local, no collective. Sends not yet handed over are lost:
+ * wait for their completions first. */
+RCS_API void rcs_fini(rcs_ctx *ctx);
+
+RCS_API uint32_t rcs_rank(const rcs_ctx *ctx);
+RCS_API uint32_t rcs_size(const rcs_ctx *ctx);
+
+struct rcs_limits {
+	size_t inject_max; /* bytes, rcs_inject */
+	size_t eager_max;  /* bytes, messages up to this travel in one frame */
+	size_t zcopy_min;  /* bytes, from here on RDMA READ moves them straight between buffers */
+	uint32_t rails;
+	uint32_t nodes, node;
+	uint32_t iov_max;
+};
+RCS_API void rcs_limits(const rcs_ctx *ctx, struct rcs_limits *limits);
+
+/* --- completion queues and counters -------------------------------------------------------- */
+
+enum rcs_op { RCS_OP_SEND = 1, RCS_OP_RECV = 2, RCS_OP_PUT = 3, RCS_OP_GET = 4, RCS_OP_ATOMIC = 5 };
+
+struct rcs_completion {
+	void *context;	 /* of the request */
+	uint32_t op;	 /* enum rcs_op */
+	int32_t status;	 /* RCS_OK or an error */
+	uint64_t len;	 /* RECV: bytes of the message (of all of it when TRUNCATED) */
+	uint64_t tag;	 /* RECV */
+	uint64_t data;	 /* RECV: immediate data, if has_data */
+	rcs_peer *source; /* RECV: who sent it; NULL if the peer is not known to this endpoint */
+	uint32_t has_data;
+	uint32_t source_rank; /* RECV: rank of the sender in its step */
+};
+
+/* depth: 0 for the default. A full queue makes requests return RCS_ERR_AGAIN, it never drops. */
+RCS_API int rcs_cq_open(rcs_ctx *ctx, uint32_t depth, rcs_cq **cq, struct rcs_error *err);
+RCS_API void rcs_cq_close(rcs_cq *cq);
+/* Progresses the context and takes up to n completions: how many, 0 for none, or an error. */
+RCS_API int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n);
+/* Waits for at least one: like rcs_cq_read, RCS_ERR_TIMEOUT after timeout_ms (-1: for ever). */
+RCS_API int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms);
+/*
+ * An fd that polls readable when the context may have progress to make. Arm before polling:
+ * 0: armed, poll may sleep; RCS_ERR_AGAIN: there is something already, read instead.
+ */
+RCS_API int rcs_cq_fd(rcs_cq *cq);
+RCS_API int rcs_cq_arm(rcs_cq *cq);
+
+RCS_API int rcs_cntr_open(rcs_ctx *ctx, rcs_cntr **cntr, struct rcs_error *err);
+RCS_API void rcs_cntr_close(rcs_cntr *cntr);
+RCS_API uint64_t rcs_cntr_read(rcs_cntr *cntr);	 /* successes; progresses the context */
+RCS_API uint64_t rcs_cntr_errors(rcs_cntr *cntr);
+
+/* --- endpoints and peers ------------------------------------------------------------------- */
+
+struct rcs_ep_opts {
+	size_t size; /* sizeof(struct rcs_ep_opts) */
+	rcs_cq *tx_cq, *rx_cq;	   /* may be the same; NULL: no completions of that side */
+	rcs_cntr *tx_cntr, *rx_cntr;
+	size_t rx_size;		   /* bytes of the receive ring; 0: default */
+};
+
+/* Local, never collective. */
+RCS_API int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep,
+	struct rcs_error *err);
+RCS_API void rcs_ep_close(rcs_ep *ep);
+RCS_API void rcs_ep_addr(const rcs_ep *ep, struct rcs_addr *addr);
+
+/* Accepts an address; the same address gives the same peer. Local. */
+RCS_API int rcs_peer_insert(rcs_ep *ep, const struct rcs_addr *addr, rcs_peer **peer,
+	struct rcs_error *err);
+RCS_API void rcs_peer_remove(rcs_peer *peer); /* RCS_ERR_BUSY does not exist: pending requests end
+					       * with RCS_ERR_CANCELED */
+RCS_API void rcs_peer_set_context(rcs_peer *peer, void *context);
+RCS_API void *rcs_peer_context(const rcs_peer *peer);
+RCS_API uint32_t rcs_peer_rank(const rcs_peer *peer);
+
+/*
+ * PMIx exchange of the first endpoint's address: publish is PMIx_Put and PMIx_Commit, local; lookup
+ * is PMIx_Get of one rank (direct modex) and rcs_peer_insert. With RCS_INIT_EAGER the library has
+ * published and fenced when rcs_ep_open of the first endpoint returns.
+ */
+RCS_API int rcs_publish(rcs_ep *ep, struct rcs_error *err);
+RCS_API int rcs_lookup(rcs_ep *ep, uint32_t rank, rcs_peer **peer, struct rcs_error *err);
+
+enum rcs_peer_state {
+	RCS_PEER_UNKNOWN = 0,
+	RCS_PEER_CONNECTING = 1,
+	RCS_PEER_UP = 2,
+	RCS_PEER_UNREACHABLE = 3, /* no path now; requests wait */
+	RCS_PEER_LOST = 4,
+	RCS_PEER_LOCAL = 5,	  /* same node */
+};
+struct rcs_peer_info {
+	uint32_t state; /* enum rcs_peer_state */
+	uint32_t node, incarnation;
+	uint32_t lane;	/* rail that carries traffic; 4: TCP; ~0: none */
+	uint32_t lanes_up;
+	uint32_t failovers;
+	char host[64];
+};
+RCS_API int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info);
+
+/* --- tagged messages ----------------------------------------------------------------------- */
+
+#define RCS_SEND_DELIVERED 0x1u /* complete when the message is at its destination; without: when
+				 * the buffer may be reused (a small message may then still be lost
+				 * with its node) */
+#define RCS_SEND_DATA	   0x2u /* data is valid and travels with the message */
+#define RCS_QUIET	   0x4u /* no completion on success */
+
+struct rcs_msg {
+	const struct iovec *iov;
+	uint32_t iov_n; /* up to limits.iov_max */
+	uint32_t flags; /* RCS_SEND_* RCS_QUIET */
+	uint64_t tag;
+	uint64_t data;
+	uint64_t ignore;    /* receive: bits of the tag that need not match */
+	rcs_peer *peer;	    /* send: to; receive: from, NULL for any */
+	rcs_region *region; /* of iov, or NULL: the library registers what it needs itself */
+	void *context;	    /* given back in the completion; may be NULL */
+};
+
+RCS_API int rcs_send(rcs_ep *ep, const struct rcs_msg *m);
+RCS_API int rcs_recv(rcs_ep *ep, const struct rcs_msg *m);
+/* Short forms. */
+RCS_API int rcs_tsend(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t tag,
+	void *context);
+RCS_API int rcs_trecv(rcs_ep *ep, void *buf, size_t len, rcs_peer *from, uint64_t tag,
+	uint64_t ignore, void *context);
+/* At most inject_max bytes; the buffer is free at return; no completion, counters count. */
+RCS_API int rcs_inject(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t tag,
+	uint64_t data, uint32_t flags);
+
+/*
+ * Looks for an unexpected message. 1 and *found filled, 0 for none. With claim not NULL the message
+ * is taken out of matching and *claim must be received by rcs_recv_claimed.
+ */
+typedef struct rcs_claim rcs_claim;
+RCS_API int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
+	struct rcs_completion *found, rcs_claim **claim);
+RCS_API int rcs_recv_claimed(rcs_ep *ep, rcs_claim *claim, void *buf, size_t len, void *context);
+
+/*
+ * Cancels the oldest pending request of this context. It completes exactly once: RCS_ERR_CANCELED,
+ * or as it would have when it was too late. 0, or RCS_ERR_INVALID when no such request is pending.
+ */
+RCS_API int rcs_cancel(rcs_ep *ep, void *context);
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* Registers len bytes at addr for zero copy; valid until rcs_region_close. */
+RCS_API int rcs_region_open(rcs_ctx *ctx, void *addr, size_t len, rcs_region **region,
+	struct rcs_error *err);
+RCS_API int rcs_region_close(rcs_region *region); /* RCS_ERR_BUSY while requests use it */
+
+/* Memory that is registered already, page aligned. */
+RCS_API int rcs_alloc(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region,
+	struct rcs_error *err);
+RCS_API int rcs_free(rcs_region *region);
+
+/* --- events -------------------------------------------------------------------------------- */
+
+enum rcs_event_code {
+	RCS_EVENT_RAIL_FAILED = 1,
+	RCS_EVENT_RAIL_BACK = 2,
+	RCS_EVENT_PEER_UNREACHABLE = 3,
+	RCS_EVENT_PEER_BACK = 4,
+	RCS_EVENT_RANK_LOST = 5,
+	RCS_EVENT_RUNTIME_LOST = 6,
+};
+struct rcs_event {
+	uint32_t code;	 /* enum rcs_event_code */
+	uint32_t origin; /* node index that noticed */
+	uint64_t seq;	 /* grows by one for each event of an origin */
+	uint32_t peer, rail, to_rail, rank, step; /* ~0: not applicable */
+	uint32_t frames_resent;
+	uint64_t time_ns; /* UTC */
+	uint64_t notice_ns, recover_ns, blackout_ns; /* durations */
+	const char *host, *reason; /* valid during the call */
+};
+typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);
+/* fn is called from within calls of this context (or the helper thread), without its lock held.
+ * NULL ends it. */
+RCS_API int rcs_on_event(rcs_ctx *ctx, rcs_event_fn fn, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
