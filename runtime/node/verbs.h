@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs.h - the RDMA ports of this node and the RC queue pairs on them.
+ *
+ * A rail is one port of one device, with a context, a protection domain and a completion queue of
+ * its own. A lane is one RC QP on a rail. One thread, the daemon's loop, calls everything; nothing
+ * blocks. What happened is told by callbacks from verbs_poll() and verbs_async() only, so a caller
+ * is never surprised inside another call.
+ *
+ * Fencing (design section 7): verbs_lane_fence() moves the QP to ERR. The lane is fenced when the
+ * marker receive, posted on the QP's own receive queue when the lane opened, and every posted
+ * request have come back flushed: the engine that executes packets flushes in order, so nothing
+ * executes after that. Each posted request is reported by ->done() before ->fenced(). When the
+ * device is gone (no flush will ever come) the QP is destroyed first and the requests are reported
+ * flushed then.
+ */
+#ifndef RCS_NODE_VERBS_H
+#define RCS_NODE_VERBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/link.h"
+#include "shm/channel.h"
+#include "wire/record.h"
+
+struct config;
+struct verbs;
+struct verbs_lane;
+
+enum verbs_done {
+	VERBS_OK = 0,
+	VERBS_FLUSHED,	 /* was not executed, or it is not known */
+	VERBS_REQUEST,	 /* the request's own error: protection, length, remote access; wc status in
+			  * detail. The QP is in ERR: the lane must be fenced and reopened */
+	VERBS_TRANSPORT, /* retries exceeded and the like; QP in ERR */
+};
+
+struct verbs_ops {
+	/* a frame arrived (buf valid during the call; the receive is posted again after it) */
+	void (*recv)(void *owner, struct verbs_lane *lane, const void *buf, size_t len);
+	void (*done)(void *owner, struct verbs_lane *lane, uint64_t cookie, enum verbs_done how,
+		const char *detail);
+	/* a receive failed or the QP went to ERR without our doing */
+	void (*error)(void *owner, struct verbs_lane *lane, enum core_reason why, const char *detail);
+	void (*fenced)(void *owner, struct verbs_lane *lane);
+	/* rail changed: ok, or not and why */
+	void (*rail)(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail);
+	void *arg; /* of ->rail */
+};
+
+struct verbs_sge {
+	const void *addr;
+	uint32_t len;
+	uint32_t lkey;
+};
+
+/*
+ * Opens the rails that the configuration names ("auto": every active port). No device is no error:
+ * *v is set with zero rails and why says so (why may be NULL). -errno and the sentence in why when a rail the
+ * configuration names cannot be used.
+ */
+int verbs_open(struct verbs **v, const struct config *cfg, const struct verbs_ops *ops, char *why,
+	size_t why_len);
+void verbs_close(struct verbs *v);
+
+unsigned verbs_rails(const struct verbs *v);
+bool verbs_rail_ok(const struct verbs *v, unsigned rail);
+void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *out);
+const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" */
+
+/* Memory of the daemon itself, registered on every rail that is there (again when one returns). */
+struct verbs_buf;
+struct verbs_buf *verbs_buf_new(struct verbs *v, size_t len); /* page aligned, zeroed; NULL: errno */
+void *verbs_buf_addr(struct verbs_buf *b);
+void verbs_buf_free(struct verbs_buf *b);
+
+/* Lanes. depth: receives of WIRE_FRAME_MAX bytes, besides the marker and 16 for control frames. */
+int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
+	struct verbs_lane **lane, uint8_t blob[CORE_BLOB]);
+int verbs_lane_connect(struct verbs_lane *lane, const uint8_t blob[CORE_BLOB]);
+int verbs_lane_depth(struct verbs_lane *lane, uint32_t depth);
+unsigned verbs_lane_rail(const struct verbs_lane *lane);
+/* Send requests that may be posted now. Control frames may use all, others leave 8 to them. */
+uint32_t verbs_lane_room(const struct verbs_lane *lane);
+/* One SEND of frame bytes [at, at+len) of a verbs_buf. 0, -EAGAIN, -EIO (lane unusable). */
+int verbs_lane_send(struct verbs_lane *lane, struct verbs_buf *b, size_t at, uint32_t len,
+	uint64_t cookie);
+/* One SEND of a small unnumbered frame (at most 256 bytes), copied (inline or a bounce slot). */
+int verbs_lane_send_copy(struct verbs_lane *lane, const void *frame, uint32_t len,
+	uint64_t cookie);
+/* RDMA READ. At most verbs_lane_reads() outstanding: min(local, peer's max_dest) - 1, at least 1. */
+uint32_t verbs_lane_reads(const struct verbs_lane *lane);
+int verbs_lane_read(struct verbs_lane *lane, uint64_t laddr, uint32_t lkey, uint64_t raddr,
+	uint32_t rkey, uint32_t len, uint64_t cookie);
+void verbs_lane_fence(struct verbs_lane *lane);
+void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never connected */
+
+/*
+ * The loop's side. verbs_poll handles up to budget completions and returns how many; verbs_async
+ * handles async events. verbs_arm asks for notification: 0 armed, 1 there is something, poll again. fds for epoll: at most
+ * 2 a rail (completion channel, async fd); they change when a device goes or comes: watch verbs_fds_version.
+ */
+int verbs_poll(struct verbs *v, int budget);
+void verbs_async(struct verbs *v);
+int verbs_arm(struct verbs *v);
+unsigned verbs_fds(struct verbs *v, int fds[2 * WIRE_RAILS_MAX]);
+unsigned verbs_fds_version(const struct verbs *v);
+/* Looks for devices that came back and ports that changed; call about once a second. */
+void verbs_tick(struct verbs *v, uint64_t now_ns);
+
+/* Regions that ranks register themselves (design section 6). fds are duplicates, CLOEXEC, to be sent
+ * and closed. Rail r's fd and PD handle at index r; -1 where the rail is not there. */
+unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX]);
+int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle);
+/* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. */
+void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n);
+/* Grows each time the rail's context is opened: MRs of an older one are gone. */
+uint32_t verbs_rail_epoch(const struct verbs *v, unsigned rail);
+
+#endif
