@@ -103,6 +103,8 @@ enum shm_msg_type {
 	SHM_MSG_EVENT = 8,
 	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
 	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
+	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
+			      * socket that ends without it is a lost rank */
 };
 
 /* Each message begins so; an answer repeats type, and carries status (0 or -errno) and a sentence. */
