@@ -12,20 +12,25 @@ teardown_file() {
 	bed_down
 }
 
+teardown() {
+	"$bed" restore b1
+	"$bed" undrop b1
+}
+
 @test "a step runs on three nodes as an ordinary user" {
-	run "$bed" srun -N3 -l sh -c 'echo "$(hostname) $(id -un)"'
+	run srun -N3 -l sh -c 'echo "$(hostname) $(id -un)"'
 	[ "$status" -eq 0 ]
 	[ "$(sort <<<"$output")" = $'0: b0 bed\n1: b1 bed\n2: b2 bed' ]
 }
 
 @test "a step runs as root when asked" {
-	BED_USER=root run "$bed" srun -N1 id -u
+	BED_USER=root run srun -N1 id -u
 	[ "$output" = 0 ]
 }
 
 @test "PMIx put, collecting fence and get cross nodes" {
 	app=$(bed_app pmix_hello)
-	run "$bed" srun -N3 -n6 --ntasks-per-node=2 --mpi=pmix "$app"
+	run srun -N3 -n6 --ntasks-per-node=2 --mpi=pmix "$app"
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'size 6 host b. hosts b0,b0,b1,b1,b2,b2$' <<<"$output")" -eq 6 ]
 }
@@ -42,8 +47,7 @@ teardown_file() {
 	reaches b0 b1
 	"$bed" cut b1
 	not reaches b0 b1
-	run "$bed" run --on b1 -- cat /sys/class/net/eth0/operstate
-	[ "$output" = lowerlayerdown ]
+	eventually has_carrier b1 0
 	"$bed" restore b1
 	eventually reaches b0 b1
 }
@@ -52,8 +56,7 @@ teardown_file() {
 	for way in in out; do
 		"$bed" drop b1 $way
 		not reaches b0 b1
-		run "$bed" run --on b1 -- cat /sys/class/net/eth0/operstate
-		[ "$output" = up ]
+		has_carrier b1 1
 		"$bed" undrop b1
 		eventually reaches b0 b1
 	done
@@ -61,7 +64,7 @@ teardown_file() {
 
 @test "a slurmd can be restarted under a running step" {
 	mark=$BED_DIR/home/go
-	"$bed" srun -N2 -w b0,b1 sh -c "touch $mark.\$SLURM_PROCID; until [ -e $mark ]; do sleep 0.05; done; hostname" \
+	srun -N2 -w b0,b1 sh -c "touch $mark.\$SLURM_PROCID; until [ -e $mark ]; do sleep 0.05; done; hostname" \
 		>"$BED_DIR/home/out" 3>&- &
 	step=$!
 	eventually test -e "$mark.1"
@@ -78,14 +81,14 @@ teardown_file() {
 	[ "$status" -ne 0 ]
 	"$bed" start b2
 	eventually reaches b0 b2
-	run "$bed" srun -N3 hostname
+	run srun -N3 hostname
 	[ "$(sort <<<"$output")" = $'b0\nb1\nb2' ]
 }
 
 @test "two beds live side by side, and down leaves nothing of one" {
 	other=$(mktemp -d "$root/build/bed/XXXXXX")
 	BED_DIR=$other "$bed" up --quiet -n 1
-	run env BED_DIR="$other" "$bed" srun -N1 hostname
+	BED_DIR=$other run srun -N1 hostname
 	[ "$output" = b0 ]
 	run env BED_DIR="$other" "$bed" leftovers
 	[ "$status" -eq 1 ]
@@ -94,7 +97,7 @@ teardown_file() {
 	BED_DIR=$other run "$bed" leftovers
 	[ "$status" -eq 0 ]
 	[ -z "$output" ]
-	run "$bed" srun -N3 true
+	run srun -N3 true
 	[ "$status" -eq 0 ]
 }
 
@@ -123,7 +126,7 @@ teardown_file() {
 		BED_DIR=$other "$bed" down
 		skip "no cgroups here: $output"
 	fi
-	BED_DIR=$other run "$bed" srun -N2 cat /proc/self/cgroup
+	BED_DIR=$other run srun -N2 cat /proc/self/cgroup
 	BED_DIR=$other "$bed" down
 	[[ $output == *b0/*job_1/step_0* && $output == *b1/*job_1/step_0* ]]
 	run find /sys/fs/cgroup -name "bed-*" -newer "$BED_DIR/nodes"

@@ -24,13 +24,23 @@ bed_down() {
 
 # bed_app NAME: path of tests/apps/NAME.c built (by the root Makefile, or here without it)
 bed_app() {
-	local app=$root/build/tests/apps/$1
+	local app=$root/build/apps/$1
 	if [[ ! -x $app ]]; then
 		app=$BED_DIR/home/$1
 		[[ -x $app ]] || gcc -std=c11 -D_GNU_SOURCE -o "$app" "$root/tests/apps/$1.c" \
 			$(pkg-config --cflags --libs pmix) >&2 || return 1
 	fi
 	echo "$app"
+}
+
+# srun ARGS...: in the bed, with an end to waiting
+srun() {
+	timeout -k 5 60 "$bed" srun "$@"
+}
+
+# has_carrier NODE 0|1
+has_carrier() {
+	[[ $("$bed" run --on "$1" -- cat /sys/class/net/eth0/carrier) == "$2" ]]
 }
 
 # eventually CMD...: CMD becomes true within 20 s
