@@ -34,7 +34,7 @@
  *
  * Death of a lane: whoever notices fences its side, moves its unacknowledged frames to the best
  * usable lane at once, and tells the peer by LANE_DEAD{lane, gen, rx count} over another lane,
- * again and again until the peer has said the same. LANE_DEAD received for a live generation kills
+ * again and again until the peer has said the same (or opened a newer generation). LANE_DEAD received for a live generation kills
  * it here too. The peer's count in LANE_DEAD saves resending what arrived; the sender waits for it
  * at most `cfg.ask_ns`. Control messages are idempotent and may be lost, doubled and late.
  *
@@ -107,7 +107,7 @@ enum core_ctrl_type {
 	CORE_CTRL_OPEN_NAK,	/* lane, gen, reason */
 	CORE_CTRL_OPEN_DONE,	/* lane, gen */
 	CORE_CTRL_WANT,		/* lane: my rail is usable (again), please open */
-	CORE_CTRL_LANE_DEAD,	/* lane, gen, count, reason */
+	CORE_CTRL_LANE_DEAD,	/* lane, gen, count, reason; token 0: please confirm */
 	CORE_CTRL_PING,		/* lane, gen, token: are you alive, and your count? */
 	CORE_CTRL_PONG,		/* lane, gen, token, count */
 };
@@ -176,23 +176,35 @@ enum core_verdict {
 };
 
 struct core_lane {
-	uint8_t state; /* enum core_lane_state */
-	uint8_t reason;
-	bool local_ok;	 /* rail usable at this node (core_link_rail) */
-	bool usable;	 /* UP and past its probes */
-	bool told, heard; /* DEAD: LANE_DEAD sent (and answered), received */
+	uint8_t state;	/* enum core_lane_state */
+	uint8_t reason; /* of its last death */
+	bool local_ok;	/* rail usable at this node (core_link_rail) */
+	bool usable;	/* UP and past its probes */
+	bool heard;	/* the peer knows that dead_gen is dead */
+	bool early;	/* responder: the peer spoke on the lane before we were connected */
+	bool connecting; /* CONNECT is due or given out */
+	bool req_waiting; /* responder: `remote` is an OPEN_REQ to be taken up after the fence */
+	bool need_probe, was_lost;
+	bool answered; /* the peer is alive: a PONG came since the last completion */
 	uint8_t probes_left;
-	uint32_t gen;	 /* current or last */
-	uint32_t posts;	 /* send requests outstanding */
-	uint32_t fails;	 /* failures in a row */
-	uint64_t open_at, up_at, ctrl_at, probe_at;
+	uint8_t tries;	   /* control messages repeated: they go round the lanes that are up */
+	uint8_t naks;	   /* in a row */
+	uint8_t want_left; /* responder: WANTs to be sent */
+	uint32_t gen;	   /* current or last */
+	uint32_t dead_gen; /* last one that the peer had to be told the death of */
+	uint32_t posts;	   /* send requests outstanding */
+	uint32_t fails;	   /* failures in a row */
+	uint64_t open_at;  /* opened then; never before hold_at */
+	uint64_t hold_at, up_at, dead_at;
+	uint64_t ctrl_at, want_at; /* next repetition of the lane's control message, of WANT */
+	uint64_t alive_at;    /* next keepalive */
 	uint64_t progress_at; /* last completion, or when posts went from 0 to 1 */
 	uint64_t asked_at, asked_token;
-	uint32_t answers;     /* PONGs since progress_at */
-	uint64_t peer_fail_noticed;
-	struct core_ctrl open; /* what is repeated while opening */
-	bool act_open, act_connect, act_fence, act_close, act_ctrl_now; /* to be given out */
-	struct core_failover fo;
+	struct core_ctrl open;	 /* what is repeated while opening; type 0: not made yet */
+	struct core_ctrl remote; /* the peer's OPEN_REQ or OPEN_ACK */
+	bool act_open, act_connect, act_fence, act_close; /* to be given out */
+	struct core_failover fo, fo_out; /* in progress; complete */
+	uint64_t fo_high; /* frames below were sent when it died */
 	bool fo_open, fo_ready;
 };
 
@@ -209,23 +221,39 @@ struct core_link {
 	uint8_t posted[CORE_SLOTS]; /* bit a lane */
 	uint8_t active;	 /* lane that carries our data */
 	uint64_t resume_at; /* do not send before (waiting for the peer's count); 0: may send */
+	/*
+	 * After a death the peer may still count frames that arrived on the dead lane, while their
+	 * second copies wait in the receives of the new one: until that is over its limit does not
+	 * say how many receives are free there, and we stay within the window of the resumption.
+	 */
+	bool capped;
+	uint8_t cap_wait;  /* dead lanes (bits) whose final count is not known yet */
+	uint64_t cap_from; /* first frame sent after the death; CORE_NEVER: none yet */
+	uint64_t cap_win;  /* the window then */
+	uint64_t cap_count; /* highest final count of the dead lanes */
 	/* receiving */
 	uint64_t rx;	 /* frames delivered */
 	uint64_t rx_told; /* value of rx in the last ack we sent */
 	uint64_t ack_at; /* an ack is due then */
+	bool ack_force, ack_again; /* an ack is due though rx was told */
+	uint8_t ack_tokens;	   /* explicit acks that may be sent now ... */
+	uint16_t ack_frames;	   /* ... frames since the last token */
+	uint64_t ack_token_at;
 	uint8_t rx_lane; /* lane the last frame came on */
 	uint16_t depth;	 /* receives posted on every open lane */
+	uint16_t depth_want;
+	bool depth_asked;
+	uint64_t burst_at, burst_rx; /* is the window in use? */
 	bool wanted;	 /* someone has something to say: lanes are opened */
 	uint64_t no_lane_since;
 	bool unreachable;
-	/* anything else the implementation needs goes here */
 	uint64_t token;
+	uint64_t polled_at;
 	struct core_ctrl reply[8]; /* control messages to give out */
 	uint8_t reply_lane[8];
 	uint8_t reply_n;
 	bool act_depth, act_state, act_reachable, act_unreachable;
 	uint8_t back_mask; /* lanes whose LANE_BACK is to be given out */
-	uint8_t state_lane;
 };
 
 void core_link_init(struct core_link *l, const struct core_cfg *cfg, uint64_t now);
@@ -243,7 +271,7 @@ uint64_t core_link_submit(struct core_link *l, uint64_t now);
 
 /* What the header of any frame sent now says. */
 void core_link_header(const struct core_link *l, uint64_t *ack, uint64_t *limit);
-/* An ACK, CTRL or other unnumbered request (e.g. READ) was posted on the lane: it counts for stalls. */
+/* A request the core did not give out (e.g. a READ) was posted on the lane: it counts for stalls. */
 void core_link_posted(struct core_link *l, uint8_t lane, uint64_t now);
 
 /* Completions: of DATA frame seq (seq != CORE_NEVER), or of another request. */
@@ -260,7 +288,10 @@ void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum 
 void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_depth_done(struct core_link *l, uint64_t now);
 
-/* Frames that arrived (CRC and incarnation already checked). ack/limit of every frame type count. */
+/*
+ * Frames that arrived (CRC and incarnation already checked), in the order of their lane. ack/limit
+ * of every frame type count: a CTRL frame is core_link_rx_ack() first, then core_link_rx_ctrl().
+ */
 enum core_verdict core_link_rx(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t seq,
 	uint64_t ack, uint64_t limit, uint64_t now);
 void core_link_rx_ack(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t ack,

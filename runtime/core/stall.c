@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Doubt about an RC lane whose completions stay away. Ask the peer over another lane first: an
+ * answer proves it alive, so the lane is at fault; no answer may be a busy or dead peer, and the
+ * lane is given up only much later. A socket's progress is the kernel's business.
+ */
+#include "core/internal.h"
+
+static bool doubtful(const struct core_link *l, uint8_t lane)
+{
+	return lane != CORE_LANE_TCP && l->lane[lane].state == CORE_LANE_UP && l->lane[lane].posts;
+}
+
+static bool other_up(const struct core_link *l, uint8_t lane)
+{
+	return core_ctrl_lane(l, lane, 0, ~0u) != CORE_LANE_NONE;
+}
+
+uint64_t core_stall_ask_due(const struct core_link *l, uint8_t lane)
+{
+	const struct core_lane *ln = &l->lane[lane];
+
+	if (!doubtful(l, lane) || ln->answered)
+		return CORE_NEVER;
+	return core_max(ln->progress_at, ln->asked_at) + l->cfg.stall_ask_ns;
+}
+
+uint64_t core_stall_verdict_due(const struct core_link *l, uint8_t lane)
+{
+	const struct core_lane *ln = &l->lane[lane];
+
+	if (!doubtful(l, lane) || !(ln->answered || other_up(l, lane)))
+		return CORE_NEVER;
+	return ln->progress_at + (ln->answered ? l->cfg.stall_hard_ns : l->cfg.stall_max_ns);
+}
+
+void core_stall_tick(struct core_link *l, uint64_t now)
+{
+	for (uint8_t i = 0; i < l->cfg.rails; i++)
+		if (core_stall_verdict_due(l, i) <= now)
+			core_lane_kill(l, i, CORE_R_SILENT, now);
+}
+
+void core_stall_progress(struct core_link *l, uint8_t lane, uint64_t now)
+{
+	struct core_lane *ln = &l->lane[lane];
+
+	if (ln->posts)
+		ln->posts--;
+	ln->progress_at = now;
+	ln->asked_at = 0;
+	ln->asked_token = 0;
+	ln->answered = false;
+}
+
+void core_stall_posted(struct core_link *l, uint8_t lane, uint64_t now)
+{
+	struct core_lane *ln = &l->lane[lane];
+
+	if (!ln->posts++) {
+		ln->progress_at = now;
+		ln->asked_at = 0;
+		ln->asked_token = 0;
+		ln->answered = false;
+	}
+}
+
+/*
+ * The caller came late by so much: completions may wait to be read while the clock ran. What we
+ * slept through is no evidence against a lane.
+ */
+void core_stall_overslept(struct core_link *l, uint64_t late)
+{
+	for (uint8_t i = 0; i < l->cfg.rails; i++) {
+		l->lane[i].progress_at += late;
+		if (l->lane[i].asked_at)
+			l->lane[i].asked_at += late;
+	}
+}
