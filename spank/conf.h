@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The plugin's arguments in plugstack.conf.
+ */
+#ifndef RCSHARE_SPANK_CONF_H
+#define RCSHARE_SPANK_CONF_H
+
+#include "spank/error.h"
+#include "spank/option.h"
+
+struct plug_conf {
+	enum plug_mode mode;		/* default=on|off */
+	const char *config;		/* rcshare.conf, NULL: the daemon's own default */
+	const char *key_file;		/* NULL: munge's key, else slurm.key */
+	const char *daemon;		/* path of rcshared */
+	const char *run_dir;
+	const char *log_dir;
+	int timeout_ms;			/* how long a step waits for the daemon */
+};
+
+/*
+ * Parses argv[0..argc). Strings of *conf point into argv, which Slurm keeps as long as the
+ * plugin is loaded. A bad argument does not stop it: *conf is always usable. Returns 0, or
+ * -EINVAL with a sentence about the first bad one in *err.
+ */
+int plug_conf_parse(int argc, char **argv, struct plug_conf *conf, struct plug_error *err);
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "spank/hostlist.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_LEN 255
+
+struct expansion {
+	char *text;
+	size_t len, size;
+	int names;
+	struct plug_error *err;
+};
+
+static int add_name(struct expansion *x, const char *name, size_t len)
+{
+	size_t need = x->len + len + 2, size = x->size ? x->size : 256;
+	char *text;
+
+	if (len == 0)
+		return plug_error_set(x->err, -EINVAL, "empty name in the node list");
+	if (need > PLUG_HOSTLIST_MAX)
+		return plug_error_set(x->err, -E2BIG, "the job's node list is longer than %d bytes",
+				      PLUG_HOSTLIST_MAX);
+	if (need > x->size) {
+		while (size < need)
+			size *= 2;
+		text = realloc(x->text, size);
+		if (!text)
+			return plug_error_set(x->err, -ENOMEM, "no memory for the node list");
+		x->text = text;
+		x->size = size;
+	}
+	if (x->names)
+		x->text[x->len++] = ',';
+	memcpy(x->text + x->len, name, len);
+	x->len += len;
+	x->text[x->len] = '\0';
+	x->names++;
+	return 0;
+}
+
+/* Reads digits at *s; their count is the padding. */
+static int digits(const char **s, unsigned long *value, int *width)
+{
+	const char *start = *s;
+
+	*value = 0;
+	while (**s >= '0' && **s <= '9') {
+		if (*s - start >= 9)
+			return -EINVAL;
+		*value = *value * 10 + (unsigned long)(*(*s)++ - '0');
+	}
+	*width = (int)(*s - start);
+	return *width ? 0 : -EINVAL;
+}
+
+/*
+ * `name` holds `len` characters that are settled; `s` is what follows in the item, up to `end`.
+ * One level of recursion a bracket.
+ */
+static int expand_item(struct expansion *x, char *name, size_t len, const char *s,
+		       const char *end)
+{
+	const char *close, *open = memchr(s, '[', (size_t)(end - s));
+	size_t plain = (size_t)((open ? open : end) - s);
+	unsigned long from, to;
+	int width, width2, rc;
+
+	if (len + plain > NAME_LEN)
+		goto too_long;
+	memcpy(name + len, s, plain);
+	len += plain;
+	if (!open)
+		return add_name(x, name, len);
+	close = memchr(open, ']', (size_t)(end - open));
+	if (!close)
+		goto malformed;
+	s = open + 1;
+	do {
+		if (digits(&s, &from, &width))
+			goto malformed;
+		to = from;
+		if (*s == '-') {
+			s++;
+			if (digits(&s, &to, &width2) || to < from)
+				goto malformed;
+		}
+		for (; from <= to; from++) {
+			char number[16];
+			int n = snprintf(number, sizeof(number), "%0*lu", width, from);
+
+			if (len + (size_t)n > NAME_LEN)
+				goto too_long;
+			memcpy(name + len, number, (size_t)n);
+			rc = expand_item(x, name, len + (size_t)n, close + 1, end);
+			if (rc)
+				return rc;
+		}
+	} while (*s++ == ',');
+	if (s - 1 != close)
+		goto malformed;
+	return 0;
+
+malformed:
+	return plug_error_set(x->err, -EINVAL, "malformed node list at '%.40s'", open);
+too_long:
+	return plug_error_set(x->err, -EINVAL, "a node name is longer than %d characters",
+			      NAME_LEN);
+}
+
+int plug_hostlist_expand(const char *list, char **out, struct plug_error *err)
+{
+	struct expansion x = { .err = err };
+	char name[NAME_LEN + 1];
+	const char *s, *end;
+	bool inside;
+	int rc;
+
+	if (!list || !*list)
+		return plug_error_set(err, -EINVAL, "the job's node list is empty");
+	for (s = list;; s = end + 1) {
+		inside = false;
+		for (end = s; *end && (inside || *end != ','); end++) {
+			if (*end == '[')
+				inside = true;
+			else if (*end == ']')
+				inside = false;
+		}
+		rc = expand_item(&x, name, 0, s, end);
+		if (rc) {
+			free(x.text);
+			return rc;
+		}
+		if (!*end)
+			break;
+	}
+	*out = x.text;
+	return x.names;
+}
+
+int plug_hostlist_find(const char *expanded, const char *name)
+{
+	size_t len = strlen(name), n;
+	int i;
+
+	for (i = 0;; i++) {
+		n = strcspn(expanded, ",");
+		if (n == len && memcmp(expanded, name, n) == 0)
+			return i;
+		if (!expanded[n])
+			return -ENOENT;
+		expanded += n + 1;
+	}
+}

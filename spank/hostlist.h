@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slurm's short form of node lists: "b[0-2,5],login1" (hostlist expressions, slurm.conf(5)).
+ * An own, small expander keeps libslurm out of the plugin's link. Pure.
+ */
+#ifndef RCSHARE_SPANK_HOSTLIST_H
+#define RCSHARE_SPANK_HOSTLIST_H
+
+#include "spank/error.h"
+
+/* Slurm allows 64 Ki nodes; so much can pass on a command line (MAX_ARG_STRLEN). */
+#define PLUG_HOSTLIST_MAX	(128 * 1024 - 1)
+
+/*
+ * Expands `list` to names joined by commas, in the list's order, several brackets a name and
+ * zero padding included. Returns the number of names and sets *out (caller frees), or -EINVAL,
+ * -E2BIG, -ENOMEM with a sentence in *err.
+ */
+int plug_hostlist_expand(const char *list, char **out, struct plug_error *err);
+
+/* Position of `name` in an expanded list, or -ENOENT. */
+int plug_hostlist_find(const char *expanded, const char *name);
+
+#endif

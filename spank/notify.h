@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The PMIx notifier: a thread of slurmstepd that tells the daemon's news to the step's ranks.
+ */
+#ifndef RCSHARE_SPANK_NOTIFY_H
+#define RCSHARE_SPANK_NOTIFY_H
+
+#include <stdint.h>
+
+/*
+ * Called in slurm_spank_init_post_opt of slurmstepd, for each step that uses rcshare, once the
+ * daemon is ready. Returns 0 or -errno; the step runs on without events when it fails.
+ * `socket_path` is valid during the call only.
+ */
+int notify_start(const char *socket_path, uint32_t job, uint32_t step);
+
+/* Called in slurm_spank_task_post_fork after the step's last local task has been forked. */
+void notify_tasks_forked(void);
+
+/* Called in slurm_spank_exit, also when notify_start was not: ends and joins the thread. */
+void notify_stop(void);
+
+#endif
