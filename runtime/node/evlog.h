@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * evlog.h - the event log of a job on a node (design section 11).
+ *
+ * One JSON object a line in log_dir/<job>[.<restart>]/<node>.jsonl. Nothing is made before the first
+ * record; a job without failures leaves nothing. The first line of each daemon is "start", with the
+ * versions. The folder belongs to the user (0700), records are whole lines or not there: a write
+ * that was cut short by a full disk is taken back.
+ *
+ * A record that cannot be written is counted, and the next one that can be carries "dropped": n. The
+ * last EVLOG_RESERVE bytes below max_bytes are kept for the record "end", so that a file that
+ * reached its limit says how much is missing.
+ *
+ * Called by the daemon's loop only. Nothing blocks but write() to a local file. A process that sets
+ * RLIMIT_FSIZE should ignore SIGXFSZ.
+ */
+#ifndef RCS_NODE_EVLOG_H
+#define RCS_NODE_EVLOG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link.h"
+
+#define EVLOG_RESERVE 512u
+
+struct evlog {
+	char dir[320];	/* of the job */
+	char path[352]; /* of the file: what users are told */
+	uint32_t job, restart, node;
+	char host[64];
+	char rail[CORE_LANES][64]; /* names of lanes, for people */
+	uint64_t max_bytes;
+	int fd; /* -1: not open */
+	bool started; /* "start" was written */
+	uint64_t dropped;	/* since the last record that could be written */
+	uint64_t dropped_total, records;
+	uint32_t failovers;	/* of lanes that carried traffic */
+	uint64_t resent;	/* frames */
+	uint64_t blackout_max_ns;
+	char error[256]; /* why the last record was dropped; "" when none was */
+};
+
+/*
+ * Prepares e; no I/O. log_dir is copied, host is this node's. -ENAMETOOLONG: log_dir is too long;
+ * e is usable then and drops everything.
+ */
+int evlog_open(struct evlog *e, const char *log_dir, uint32_t job, uint32_t restart, uint32_t node,
+	const char *host, uint64_t max_bytes);
+
+/* Name of a rail ("mlx5_0/1") for the records about its lane. */
+void evlog_rail(struct evlog *e, unsigned rail, const char *name);
+
+/*
+ * A lane failed; f as core/link.h gives it, times of CLOCK_MONOTONIC. peer_host may be "".
+ * All of these return 0, or -errno when the record was dropped (e->error says why).
+ */
+int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer,
+	const char *peer_host);
+/* A lane that failed carries or may carry data again. */
+int evlog_lane_back(struct evlog *e, uint8_t lane, uint32_t peer, const char *peer_host);
+/* "peer_unreachable", "peer_back", "peer_down": something about a whole node. */
+int evlog_peer(struct evlog *e, const char *event, uint32_t peer, const char *peer_host);
+/* "rail_failed", "rail_back": a rail of this node, with what the device said. */
+int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const char *reason,
+	const char *detail);
+/* Any other record; fields (an object or NULL) are added to it, its reference is taken. */
+int evlog_event(struct evlog *e, const char *event, json_t *fields);
+
+/* Writes "end" if there is a file, and closes it. e can be used again: it opens when needed. */
+void evlog_close(struct evlog *e);
+
+#endif
