@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int parse_u32(const char *text, char **end, uint32_t *out)
+{
+	unsigned long long n;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(text, end, 10);
+	if (errno || n > UINT32_MAX)
+		return -EINVAL;
+	*out = (uint32_t)n;
+	return 0;
+}
+
+int cli_job_parse(const char *text, uint32_t *job, int64_t *restart)
+{
+	uint32_t j, r;
+	char *end;
+
+	if (parse_u32(text, &end, &j))
+		return -EINVAL;
+	if (!*end) {
+		*job = j;
+		*restart = -1;
+		return 0;
+	}
+	if (*end != '.' || parse_u32(end + 1, &end, &r) || *end)
+		return -EINVAL;
+	*job = j;
+	*restart = r;
+	return 0;
+}
+
+int cli_fail(int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("rcshare: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return code;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `rcshare status`: asks the job's daemon on this node; README.md has the answer's layout. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "shm/channel.h"
+
+#define STATUS_WAIT_S	3
+#define STATUS_SIZE_MAX (64u << 20)
+#define TCP_LANE	WIRE_RAILS_MAX
+
+static void usage(FILE *out)
+{
+	fputs("usage: rcshare status JOB[.RESTART] [--json]\n"
+	      "\n"
+	      "Shows the job's connections on this node. RESTART is the job's restart count; without\n"
+	      "it the latest that runs here is taken.\n",
+		out);
+}
+
+static const char *run_dir(void)
+{
+	const char *dir = secure_getenv("RCSHARE_RUN_DIR");
+
+	return dir && *dir ? dir : CLI_RUN_DIR;
+}
+
+/* The latest restart of job here, -1: none. Fills jobs with what is here, for the message. */
+static int64_t find_restart(uint32_t job, char *jobs, size_t size)
+{
+	DIR *d = opendir(run_dir());
+	struct dirent *de;
+	int64_t best = -1, restart;
+	size_t used = 0;
+	uint32_t j;
+
+	jobs[0] = '\0';
+	while (d && (de = readdir(d))) {
+		if (cli_job_parse(de->d_name, &j, &restart) || restart < 0)
+			continue;
+		if (j == job && restart > best)
+			best = restart;
+		if (used < size)
+			used += (size_t)snprintf(jobs + used, size - used, "%s%s", used ? ", " : "",
+				de->d_name);
+	}
+	if (d)
+		closedir(d);
+	return best;
+}
+
+static int no_job(const char *name, const char *jobs)
+{
+	if (*jobs)
+		return cli_fail(CLI_NO, "job %s has no rcshare daemon on this node; here are: %s", name,
+			jobs);
+	return cli_fail(CLI_NO,
+		"job %s has no rcshare daemon on this node, nor has any other job; ask on one of the "
+		"job's nodes (`srun --jobid=%s --overlap rcshare status %s`)",
+		name, name, name);
+}
+
+static int not_allowed(const char *dir)
+{
+	struct stat st;
+	struct passwd *pw = NULL;
+
+	if (!stat(dir, &st))
+		pw = getpwuid(st.st_uid);
+	return cli_fail(CLI_NO, "%s belongs to %s: only its owner and root may look", dir,
+		pw ? pw->pw_name : "another user");
+}
+
+static int ask(const char *path, int *answer)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct timeval wait = {.tv_sec = STATUS_WAIT_S};
+	struct shm_msg msg = {.type = SHM_MSG_STATUS, .abi = SHM_ABI};
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(4 * sizeof(int))];
+	} ctl;
+	struct iovec iov = {.iov_base = &msg, .iov_len = sizeof(msg)};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl,
+		.msg_controllen = sizeof(ctl)};
+	int s, fd = -1, code;
+	ssize_t n;
+
+	if (strlen(path) >= sizeof(sun.sun_path))
+		return cli_fail(CLI_USAGE, "%s is too long for a socket", path);
+	strcpy(sun.sun_path, path);
+	s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return cli_fail(CLI_DAEMON, "cannot make a socket: %s", strerror(errno));
+	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	if (connect(s, (struct sockaddr *)&sun, sizeof(sun))) {
+		code = cli_fail(CLI_DAEMON, "cannot reach the daemon at %s: %s%s", path, strerror(errno),
+			errno == ECONNREFUSED || errno == ENOENT ? " (it has ended)" : "");
+		goto out;
+	}
+	if (send(s, &msg, sizeof(msg), MSG_NOSIGNAL) != (ssize_t)sizeof(msg)) {
+		code = cli_fail(CLI_DAEMON, "cannot ask the daemon: %s", strerror(errno));
+		goto out;
+	}
+	n = recvmsg(s, &mh, MSG_CMSG_CLOEXEC);
+	if (n < 0) {
+		code = cli_fail(CLI_DAEMON, "the daemon did not answer within %d s: %s", STATUS_WAIT_S,
+			strerror(errno));
+		goto out;
+	}
+	for (struct cmsghdr *c = n ? CMSG_FIRSTHDR(&mh) : NULL; c; c = CMSG_NXTHDR(&mh, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && fd < 0)
+			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	if (n < (ssize_t)sizeof(msg) || msg.type != SHM_MSG_STATUS) {
+		code = cli_fail(CLI_DAEMON, "the daemon's answer makes no sense");
+	} else if (msg.status) {
+		msg.sentence[sizeof(msg.sentence) - 1] = '\0';
+		code = cli_fail(CLI_DAEMON, "the daemon says: %s",
+			msg.sentence[0] ? msg.sentence : strerror(-msg.status));
+	} else if (msg.abi != SHM_ABI) {
+		code = cli_fail(CLI_DAEMON, "the daemon has ABI %u, this command %u; use its release's",
+			msg.abi, SHM_ABI);
+	} else if (fd < 0) {
+		code = cli_fail(CLI_DAEMON, "the daemon's answer came without its text");
+	} else {
+		*answer = fd;
+		fd = -1;
+		code = CLI_OK;
+	}
+	if (fd >= 0)
+		close(fd);
+out:
+	close(s);
+	return code;
+}
+
+static json_t *read_answer(int fd)
+{
+	json_error_t je;
+	struct stat st;
+	json_t *o = NULL;
+	char *text;
+	ssize_t n;
+
+	if (fstat(fd, &st) || st.st_size <= 0 || st.st_size > (off_t)STATUS_SIZE_MAX)
+		return NULL;
+	text = malloc((size_t)st.st_size);
+	if (!text)
+		return NULL;
+	n = pread(fd, text, (size_t)st.st_size, 0);
+	while (n > 0 && !text[n - 1]) /* a mapping may be padded */
+		n--;
+	if (n > 0)
+		o = json_loadb(text, (size_t)n, 0, &je);
+	free(text);
+	return o;
+}
+
+static const char *str(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "-";
+}
+
+static void number_cell(struct cli_table *t, const json_t *o, const char *key)
+{
+	json_t *v = json_object_get(o, key);
+
+	if (json_is_integer(v))
+		cli_table_cell(t, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+	else
+		cli_table_cell(t, "-");
+}
+
+static const char *lane_name(const json_t *root, const json_t *lane, char buf[64])
+{
+	json_t *rail;
+	size_t i;
+
+	if (!json_is_integer(lane))
+		return "-";
+	if (json_integer_value(lane) == TCP_LANE)
+		return "tcp";
+	json_array_foreach(json_object_get(root, "rails"), i, rail)
+	{
+		const json_t *index = json_object_get(rail, "index");
+
+		if ((index ? json_integer_value(index) : (json_int_t)i) == json_integer_value(lane) &&
+			json_is_string(json_object_get(rail, "name"))) {
+			snprintf(buf, 64, "%s", str(rail, "name"));
+			return buf;
+		}
+	}
+	snprintf(buf, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(lane));
+	return buf;
+}
+
+static void lanes_cell(struct cli_table *t, const json_t *root, const json_t *lanes)
+{
+	char all[192] = "", name[64];
+	size_t i, used = 0;
+	json_t *lane;
+
+	json_array_foreach(lanes, i, lane)
+		if (used < sizeof(all))
+			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", used ? "," : "",
+				lane_name(root, lane, name));
+	cli_table_cell(t, "%s", all[0] ? all : "-");
+}
+
+static int print_table(const json_t *root)
+{
+	static const char *const head[] = {"NODE", "HOST", "STATE", "LANE", "UP", "FAILOVERS", "SENT",
+		"RECEIVED", "RESENT", "BACKLOG"};
+	struct cli_table *t = cli_table_new(10, head);
+	json_t *nodes = json_object_get(root, "nodes"), *o, *rail;
+	char buf[64], up[32] = "?";
+	size_t i;
+
+	if (!t)
+		return cli_fail(CLI_NO, "out of memory");
+	if (json_is_integer(json_object_get(root, "uptime_ns")))
+		cli_duration(up, (uint64_t)json_integer_value(json_object_get(root, "uptime_ns")));
+	printf("job %" JSON_INTEGER_FORMAT ".%" JSON_INTEGER_FORMAT " on %s (node %" JSON_INTEGER_FORMAT
+	       "), rcshared %s, up %s, %" JSON_INTEGER_FORMAT " endpoints attached, %"
+	       JSON_INTEGER_FORMAT " failovers\n",
+		json_integer_value(json_object_get(root, "job")),
+		json_integer_value(json_object_get(root, "restart")), str(root, "host"),
+		json_integer_value(json_object_get(root, "node")), str(root, "version"), up,
+		json_integer_value(json_object_get(root, "ranks")),
+		json_integer_value(json_object_get(root, "failovers")));
+	printf("rails:");
+	json_array_foreach(json_object_get(root, "rails"), i, rail)
+		printf(" %s%s", str(rail, "name"),
+			json_is_false(json_object_get(rail, "ok")) ? " (failed)" : "");
+	printf("%s\n\n", json_array_size(json_object_get(root, "rails")) ? "" : " none, TCP only");
+	json_array_foreach(nodes, i, o)
+	{
+		number_cell(t, o, "node");
+		cli_table_cell(t, "%s", str(o, "host"));
+		cli_table_cell(t, "%s", str(o, "state"));
+		cli_table_cell(t, "%s", lane_name(root, json_object_get(o, "lane"), buf));
+		lanes_cell(t, root, json_object_get(o, "lanes_up"));
+		number_cell(t, o, "failovers");
+		number_cell(t, o, "tx_frames");
+		number_cell(t, o, "rx_frames");
+		number_cell(t, o, "resent");
+		number_cell(t, o, "backlog");
+	}
+	cli_table_print(t, stdout);
+	cli_table_free(t);
+	return CLI_OK;
+}
+
+int cli_status(int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	char jobs[1024], dir[256], path[300];
+	bool as_json = false;
+	int64_t restart, here;
+	int c, fd = -1, code;
+	uint32_t job;
+	json_t *root;
+
+	while ((c = getopt_long(argc, argv, "h", opts, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			as_json = true;
+			break;
+		case 'h':
+			usage(stdout);
+			return CLI_OK;
+		default:
+			usage(stderr);
+			return CLI_USAGE;
+		}
+	}
+	if (optind + 1 != argc) {
+		usage(stderr);
+		return CLI_USAGE;
+	}
+	if (cli_job_parse(argv[optind], &job, &restart))
+		return cli_fail(CLI_USAGE, "'%s' is no job; give its number, or number.restart, like 17 or "
+			"17.1", argv[optind]);
+	here = find_restart(job, jobs, sizeof(jobs));
+	if (restart < 0)
+		restart = here;
+	if (restart < 0)
+		return no_job(argv[optind], jobs);
+	snprintf(dir, sizeof(dir), "%s/%u.%" PRId64, run_dir(), job, restart);
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	if (access(dir, F_OK))
+		return no_job(argv[optind], jobs);
+	if (access(dir, X_OK))
+		return not_allowed(dir);
+	code = ask(path, &fd);
+	if (code)
+		return code;
+	root = read_answer(fd);
+	close(fd);
+	if (!json_is_object(root)) {
+		json_decref(root);
+		return cli_fail(CLI_DAEMON, "the daemon's answer is no JSON object");
+	}
+	if (as_json) {
+		json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+		putchar('\n');
+	} else {
+		code = print_table(root);
+	}
+	json_decref(root);
+	return code;
+}
