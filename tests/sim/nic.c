@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * RC queue pairs and sockets.
+ *
+ * A queue pair delivers in order, once, and keeps asking until the other NIC has acknowledged: a
+ * frame may have arrived though its completion never comes, and until then the NIC reads the
+ * frame's slot again for each retry. A socket copies, and completes when it has copied.
+ */
+#include "sim.h"
+
+static bool tcp(uint8_t lane)
+{
+	return lane == CORE_LANE_TCP;
+}
+
+static struct sim_end *other(struct sim *s, const struct sim_end *e)
+{
+	return &s->end[e->id ^ 1];
+}
+
+bool sim_path(const struct sim *s, const struct sim_end *from, uint8_t lane)
+{
+	return !s->cut[from->id][lane] && s->port[from->node][lane] && s->port[from->peer][lane];
+}
+
+void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, uint32_t uid)
+{
+	struct sim_qp *q = &e->qp[lane];
+
+	q->state = SIM_QP_MADE;
+	q->broken = false;
+	q->gen = gen;
+	q->uid = uid;
+	q->remote = 0;
+	q->depth = 0;
+	q->snd = q->arr = q->cmp = q->done = 0;
+	q->last_arrival = q->late_until = 0;
+	q->good_at = s->now;
+	q->xmit_at = CORE_NEVER;
+	q->any_seq = false;
+	q->in_head = q->in_tail = 0;
+}
+
+static void xmit_at(struct sim *s, struct sim_end *e, uint8_t lane, uint64_t t)
+{
+	struct sim_qp *q = &e->qp[lane];
+
+	if (t >= q->xmit_at && q->xmit_at > s->now)
+		return;
+	q->xmit_at = t;
+	sim_at(s, t, (struct sim_ev){ .type = SIM_EV_XMIT, .end = (int16_t)e->id, .lane = lane,
+			     .gen = q->uid });
+}
+
+void sim_qp_post(struct sim *s, struct sim_end *e, uint8_t lane, struct sim_msg m)
+{
+	struct sim_qp *q = &e->qp[lane];
+	uint64_t t = s->now + 2 * US + sim_below(s, s->delay_max[lane]);
+
+	if (q->snd - q->done >= SIM_RING) {
+		sim_fail(s, "end %d lane %d: send queue overrun", e->id, lane);
+		return;
+	}
+	if (t < q->last_arrival)
+		t = q->last_arrival;
+	q->last_arrival = t;
+	m.at = t;
+	if (q->cmp == q->snd)
+		q->good_at = s->now;
+	q->out[q->snd++ % SIM_RING] = m;
+	if (tcp(lane)) {
+		/* Written to the socket's buffer. */
+		sim_at(s, s->now + sim_below(s, 20 * US),
+			(struct sim_ev){ .type = SIM_EV_COMPLETE, .end = (int16_t)e->id,
+				.lane = lane, .gen = q->uid, .n = q->snd });
+	}
+	xmit_at(s, e, lane, t);
+}
+
+/* The NIC reads the slots of what is not acknowledged. */
+static void reread(struct sim *s, const struct sim_end *e, uint8_t lane)
+{
+	const struct sim_qp *q = &e->qp[lane];
+
+	for (uint32_t i = q->cmp; i < q->arr; i++) {
+		const struct sim_msg *m = &q->out[i % SIM_RING];
+
+		if (m->type == SIM_DATA &&
+			e->slot[m->seq % CORE_SLOTS] != sim_content(e->node, e->peer, m->seq))
+			sim_fail(s, "end %d lane %d: slot of frame %llu written before its NIC was done",
+				e->id, lane, (unsigned long long)m->seq);
+	}
+}
+
+static bool accepts(const struct sim *s, const struct sim_qp *q, const struct sim_qp *p)
+{
+	if (p->uid != q->remote || p->remote != q->uid || p->broken)
+		return false;
+	return p->state == SIM_QP_READY || (p->state == SIM_QP_FENCING && s->now < p->late_until);
+}
+
+static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
+{
+	struct sim_qp *q = &e->qp[lane];
+	struct sim_end *pe = other(s, e);
+	struct sim_qp *p = &pe->qp[lane];
+	struct sim_msg m = q->out[q->arr % SIM_RING];
+
+	if (tcp(lane)) {
+		if (p->in_tail - p->in_head >= SIM_RING)
+			return false;
+	} else {
+		if (p->in_tail - p->in_head >= p->depth + SIM_SLACK) {
+			sim_fail(s, "end %d lane %d: receives overrun (depth %u)", pe->id, lane,
+				p->depth);
+			return false;
+		}
+		if (m.type == SIM_DATA)
+			m.content = e->slot[m.seq % CORE_SLOTS];
+	}
+	p->in[p->in_tail++ % SIM_RING] = m;
+	q->arr++;
+	q->good_at = s->now;
+	sim_node_wake(s, pe, s->now + sim_below(s, 10 * US));
+	return true;
+}
+
+void sim_qp_break(struct sim *s, struct sim_end *e, uint8_t lane, enum core_reason why,
+	uint64_t delay)
+{
+	struct sim_qp *q = &e->qp[lane];
+
+	if (q->broken || (q->state != SIM_QP_READY && q->state != SIM_QP_MADE))
+		return;
+	q->broken = true;
+	sim_async_at(s, e, s->now + delay,
+		(struct sim_async){ .type = SIM_AS_ERROR, .lane = lane, .gen = q->gen,
+			.reason = (uint8_t)why });
+}
+
+void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane)
+{
+	struct sim_qp *q = &e->qp[lane];
+	struct sim_end *pe = other(s, e);
+	struct sim_qp *p = &pe->qp[lane];
+	bool there = sim_path(s, e, lane), back = sim_path(s, pe, lane);
+	uint64_t t;
+
+	q->xmit_at = CORE_NEVER;
+	if (q->broken || (q->state != SIM_QP_READY && q->state != SIM_QP_FENCING))
+		return;
+	if (!tcp(lane))
+		reread(s, e, lane);
+	while (!s->failed && q->arr < q->snd && there && q->out[q->arr % SIM_RING].at <= s->now &&
+		accepts(s, q, p) && arrive(s, e, lane))
+		;
+	if (tcp(lane)) {
+		if (q->arr == q->snd)
+			return;
+		bool open = p->uid == q->remote && !p->broken &&
+			    (p->state == SIM_QP_READY || p->state == SIM_QP_FENCING);
+		bool soon = pe->trying && pe->try_uid * 2 == q->remote;
+
+		if (there && back && !open && !soon) {
+			if (q->state == SIM_QP_READY)
+				sim_qp_break(s, e, lane, CORE_R_SOCKET, sim_below(s, MS));
+			return;
+		}
+	} else if (there && back && q->cmp < q->arr && accepts(s, q, p)) {
+		sim_at(s, s->now + 2 * US + sim_below(s, s->delay_max[lane]),
+			(struct sim_ev){ .type = SIM_EV_COMPLETE, .end = (int16_t)e->id,
+				.lane = lane, .gen = q->uid, .n = q->arr });
+		q->good_at = s->now;
+	}
+	if (!tcp(lane) && q->cmp == q->snd)
+		return;
+	if (s->now - q->good_at > s->retry_ns) {
+		if (q->state == SIM_QP_READY)
+			sim_qp_break(s, e, lane, tcp(lane) ? CORE_R_SOCKET : CORE_R_COMPLETION,
+				sim_below(s, MS));
+		return;
+	}
+	t = s->now + 1 * MS + sim_below(s, 8 * MS);
+	if (q->arr < q->snd && q->out[q->arr % SIM_RING].at > s->now)
+		t = q->out[q->arr % SIM_RING].at;
+	xmit_at(s, e, lane, t);
+}
+
+void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n)
+{
+	struct sim_qp *q = &e->qp[lane];
+
+	if (n <= q->cmp)
+		return;
+	q->cmp = n;
+	sim_node_wake(s, e, s->now + sim_below(s, 5 * US));
+}
+
+void sim_tcp_connect(struct sim *s, struct sim_end *e, uint32_t gen)
+{
+	e->trying = true;
+	e->try_gen = gen;
+	e->try_uid = ++s->uid;
+	sim_at(s, s->now + 10 * US + sim_below(s, 500 * US),
+		(struct sim_ev){ .type = SIM_EV_SYN, .end = (int16_t)e->id, .gen = gen,
+			.n = e->try_uid });
+	/* The connect's time limit. */
+	sim_async_at(s, e, s->now + 200 * MS + sim_below(s, SEC),
+		(struct sim_async){ .type = SIM_AS_ERROR, .lane = CORE_LANE_TCP, .gen = gen,
+			.uid = e->try_uid, .reason = CORE_R_SETUP });
+}
+
+void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid)
+{
+	struct sim_end *pe = other(s, e);
+
+	if (!sim_path(s, e, CORE_LANE_TCP) || !sim_path(s, pe, CORE_LANE_TCP))
+		return; /* it times out */
+	sim_async_at(s, pe, s->now,
+		(struct sim_async){ .type = SIM_AS_ACCEPT, .lane = CORE_LANE_TCP, .gen = gen,
+			.uid = uid });
+}

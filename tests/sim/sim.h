@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim.h - nodes, networks and faults for the protocol, from one seed.
+ *
+ * world.c has time, chance and the run of a seed; nic.c RC queue pairs and sockets; node.c the
+ * node that drives core/link.h as the daemon does, and the checks; fault.c what breaks.
+ */
+#ifndef RCS_SIM_H
+#define RCS_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link.h"
+
+#define SIM_NODES 8
+#define SIM_PAIRS 6
+#define SIM_ENDS  (2 * SIM_PAIRS)
+#define SIM_RING  256u
+#define SIM_SLACK 16u /* receives posted beyond depth, for unnumbered frames */
+#define SIM_ASYNC 64u
+#define US	  1000ull
+#define MS	  1000000ull
+#define SEC	  1000000000ull
+
+enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL };
+
+struct sim_msg {
+	uint8_t type;
+	uint32_t gen;
+	uint64_t at; /* earliest arrival */
+	uint64_t seq, ack, limit, content;
+	struct core_ctrl ctrl;
+};
+
+enum sim_qp_state {
+	SIM_QP_NONE,
+	SIM_QP_MADE,   /* not connected */
+	SIM_QP_READY,
+	SIM_QP_FENCING, /* being stopped; things may still happen */
+	SIM_QP_DEAD,   /* stopped */
+};
+
+/* The local end of a lane: a queue pair, or a socket. */
+struct sim_qp {
+	uint8_t state;
+	bool broken; /* the NIC gave it up, or the connection was reset */
+	uint32_t gen, uid, remote;
+	uint32_t depth;
+	uint32_t snd, arr, cmp, done; /* posted, arrived there, acknowledged, told to the node */
+	uint64_t last_arrival, good_at, late_until, xmit_at;
+	uint64_t last_seq;
+	bool any_seq;
+	struct sim_msg out[SIM_RING];
+	uint32_t in_head, in_tail;
+	struct sim_msg in[SIM_RING];
+};
+
+enum sim_async_type {
+	SIM_AS_OPENED,
+	SIM_AS_CONNECTED,
+	SIM_AS_ERROR,
+	SIM_AS_FENCED,
+	SIM_AS_DEPTH,
+	SIM_AS_RAIL,
+	SIM_AS_ACCEPT,	  /* a TCP connection came in */
+	SIM_AS_TCP_READY, /* ours was accepted */
+	SIM_AS_WANT,
+};
+
+struct sim_async {
+	uint8_t type, lane, reason;
+	uint32_t gen, uid;
+};
+
+struct sim_end { /* one node's side of a pair */
+	int id, node, peer;
+	struct core_link link;
+	struct sim_qp qp[CORE_LANES];
+	uint64_t slot[CORE_SLOTS];
+	uint64_t goal, app_at, app_gap;
+	uint32_t app_burst;
+	uint64_t submitted, delivered;
+	uint64_t run_at;
+	struct sim_async as[SIM_ASYNC];
+	uint32_t as_n;
+	bool trying; /* TCP connect under way */
+	uint32_t try_gen, try_uid;
+	bool depth_pending;
+	/* checks */
+	uint8_t last_lane;
+	uint32_t last_gen;
+	bool told_unreachable;
+	uint64_t ctrls, failovers, told_limit;
+};
+
+enum sim_ev_type {
+	SIM_EV_RUN,
+	SIM_EV_XMIT,
+	SIM_EV_COMPLETE,
+	SIM_EV_ASYNC,
+	SIM_EV_SYN,
+	SIM_EV_FAULT,
+	SIM_EV_HEAL,
+	SIM_EV_FENCE_DONE,
+};
+
+struct sim_ev {
+	uint64_t t, order;
+	uint8_t type, lane;
+	int16_t end;
+	uint32_t gen, n;
+	struct sim_async as;
+};
+
+struct sim {
+	uint64_t seed, rng, now, order;
+	bool verbose, failed;
+	char why[256];
+	struct core_cfg cfg;
+	int nodes, pairs, ends;
+	bool calm; /* nothing fails: nothing may die */
+	struct sim_end *end;
+	uint64_t busy_until[SIM_NODES];
+	uint32_t busy_odds;
+	bool port[SIM_NODES][CORE_LANES]; /* a port that works */
+	bool has[SIM_NODES][CORE_LANES];
+	uint8_t cut[SIM_ENDS][CORE_LANES]; /* direction from this end: count of cuts */
+	uint64_t delay_max[CORE_LANES];
+	uint64_t retry_ns; /* a NIC gives up after */
+	uint64_t heal_at;
+	uint32_t uid;
+	uint64_t frames;
+	struct sim_ev *heap;
+	uint32_t heap_n, heap_cap;
+};
+
+/* world.c */
+uint64_t sim_rand(struct sim *s);
+uint64_t sim_below(struct sim *s, uint64_t n); /* 0..n-1; 0 for n 0 */
+bool sim_chance(struct sim *s, unsigned int percent);
+void sim_at(struct sim *s, uint64_t t, struct sim_ev ev);
+void sim_async_at(struct sim *s, struct sim_end *e, uint64_t t, struct sim_async as);
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(struct sim *s, const struct sim_end *e, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+bool sim_seed(struct sim *s, uint64_t seed);
+
+/* nic.c */
+bool sim_path(const struct sim *s, const struct sim_end *from, uint8_t lane);
+void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, uint32_t uid);
+void sim_qp_post(struct sim *s, struct sim_end *e, uint8_t lane, struct sim_msg m);
+void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane);
+void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n);
+void sim_qp_break(struct sim *s, struct sim_end *e, uint8_t lane, enum core_reason why,
+	uint64_t delay);
+void sim_tcp_connect(struct sim *s, struct sim_end *e, uint32_t gen);
+void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid);
+
+/* node.c */
+uint64_t sim_content(int src, int dst, uint64_t seq);
+void sim_node_wake(struct sim *s, struct sim_end *e, uint64_t t);
+void sim_node_run(struct sim *s, struct sim_end *e);
+
+/* fault.c */
+void sim_fault_start(struct sim *s);
+void sim_fault(struct sim *s);
+void sim_fault_heal(struct sim *s, const struct sim_ev *ev);
+void sim_fault_end(struct sim *s);
+
+#endif
