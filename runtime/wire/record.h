@@ -105,8 +105,12 @@ struct wire_rts {
 	uint32_t rkey[WIRE_RAILS_MAX];
 	uint32_t rail_ok;    /* ... bit r: rkey[r] is valid */
 	uint32_t pad;
+	uint64_t cookie_at;  /* within a node: what process_vm_readv finds at this address of the
+			      * owner must be cookie, or pid names another process (another pid
+			      * namespace, or pid was used again) */
+	uint64_t cookie;
 };
-_Static_assert(sizeof(struct wire_rts) == 48, "layout");
+_Static_assert(sizeof(struct wire_rts) == 64, "layout");
 
 struct wire_get {
 	struct wire_key key; /* remote region, owned by (dst_node, dst_ep) of the record */
@@ -136,7 +140,9 @@ struct wire_addr {
 	uint32_t rank;	      /* in the step, informational */
 	uint32_t incarnation; /* of the node index */
 	uint8_t ctrl[16];     /* IPv4 in the first four bytes, or IPv6 */
-	uint8_t reserved[12];
+	uint32_t credit0; /* what a source may send to this endpoint from the start; 0: 256. Set by
+			   * the endpoint's library */
+	uint8_t reserved[8];
 	uint32_t crc; /* CRC32C of the bytes before it */
 };
 _Static_assert(sizeof(struct wire_addr) == 64, "layout");
