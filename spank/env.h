@@ -12,6 +12,7 @@
 #define PLUG_ENV_STEP		"RCSHARE_STEP"		/* out, to tasks */
 #define PLUG_ENV_DISABLED	"RCSHARE_DISABLED"	/* out, to tasks */
 #define PLUG_ENV_LOG_LEVEL	"RCSHARE_LOG_LEVEL"	/* in: daemon and library */
+#define PLUG_ENV_EAGER		"RCSHARE_EAGER"		/* in, and out with the key eager= */
 
 /*
  * The next variable in `env` (NULL-terminated, "NAME=value") that begins with RCSHARE and that

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Start and stop of the daemon on this node. README.md here is the contract with rcshared.
+ *
+ * Files in the run dir's parent, all root's:
+ *
+ *	/run/rcshare/7.0/	the job's, 0700: sock and pid, made by the daemon
+ *	/run/rcshare/7.0.lock	held by flock as long as the daemon lives; its text is what the
+ *				epilog believes (the job's own files are the user's to change)
+ *
+ * All functions are called as root, by one thread at a time in a process.
+ */
+#ifndef RCSHARE_SPANK_LAUNCH_H
+#define RCSHARE_SPANK_LAUNCH_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "spank/conf.h"
+#include "spank/error.h"
+#include "spank/option.h"
+
+struct plug_job {
+	uint32_t id;
+	uint32_t restart;
+	uid_t uid;
+	gid_t gid;
+	const char *cluster;
+	const char *nodelist;	/* of the whole allocation, as Slurm writes it */
+	const char *node;	/* this node's name in it */
+	const char *log_level;	/* value of RCSHARE_LOG_LEVEL in the job, or NULL */
+};
+
+/*
+ * Makes sure that the job's daemon runs on this node and is ready: starts it, or waits for the
+ * one that another step or the prolog has started. Waits conf->timeout_ms at most. Returns 0, or
+ * -errno with a sentence in *err; then no daemon that this call started is left.
+ */
+int plug_launch_start(const struct plug_conf *conf, const struct plug_option *opt,
+	const struct plug_job *job, struct plug_error *err);
+
+/* Moves the daemon beside the steps of the calling slurmstepd's job (cgroup.h). */
+void plug_launch_place(const struct plug_conf *conf, uint32_t job, uint32_t restart);
+
+/* Ends the job's daemon (SIGTERM, 3 s later SIGKILL), removes its run dirs and cgroups. */
+void plug_launch_stop(const struct plug_conf *conf, uint32_t job);
+
+#endif

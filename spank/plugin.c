@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The SPANK callbacks. They gather what Slurm knows, call the modules and say what came of it;
+ * all Slurm symbols of the plugin are used here.
+ *
+ * Contexts: srun (LOCAL) and sbatch, salloc (ALLOCATOR) check the option at submit time;
+ * slurmstepd (REMOTE) starts the daemon; slurmd's helper (JOB_SCRIPT) is prolog and epilog.
+ *
+ * Return values: 0 nearly everywhere. A failure in the prolog would drain the node; elsewhere an
+ * `optional` plugin's failure is ignored by Slurm 22.05 and fatal from 25.05 on. A step that
+ * requires rcshare and can not have it is refused in its tasks, before they exec: an error of
+ * init_post_opt or user_init never reaches the user, and srun ends with 0.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* All else is hidden: the build says -fvisibility=hidden, and spank.map agrees. */
+#pragma GCC visibility push(default)
+#include <slurm/spank.h>
+SPANK_PLUGIN(rcshare, 1)
+#pragma GCC visibility pop
+
+#include "spank/conf.h"
+#include "spank/env.h"
+#include "spank/launch.h"
+#include "spank/notify.h"
+#include "spank/option.h"
+
+#define EXTERN_STEP 0xfffffffcu		/* SLURM_EXTERN_CONT of slurm.h */
+
+static struct plug_conf conf;
+
+/* What the option's callback got; in init_post_opt Slurm does not give it again. */
+static struct {
+	bool given;
+	int rc;
+	struct plug_option opt;
+	struct plug_error err;
+} cli;
+
+/* The step in slurmstepd. */
+static struct {
+	bool uses;		/* the daemon is ready */
+	bool refused;		/* `require`, and it is not */
+	bool placed;
+	char message[700];	/* for the user, once there is a way to him */
+	uint32_t job, restart;
+} step;
+
+static int option_callback(int val, const char *value, int remote)
+{
+	(void)val;
+	cli.given = true;
+	cli.rc = plug_option_parse(value, &cli.opt, &cli.err);
+	if (cli.rc && !remote) {
+		slurm_error("rcshare: --rcshare=%s: %s", value ? value : "", cli.err.text);
+		return -1;
+	}
+	return 0;
+}
+
+static struct spank_option option = {
+	.name = "rcshare",
+	.arginfo = "on|off|require[,key=value...]",
+	.usage = "[rcshare] share RDMA connections between the ranks of a node, "
+		"and survive rail failures; keys: rails=N, eager=0|1, spares=N, log=PATH",
+	.has_arg = 1,
+	.cb = option_callback,
+};
+
+/* The option, else RCSHARE of `env_value`, else plugstack.conf. */
+static int choose(const char *env_value, struct plug_option *opt, struct plug_error *err)
+{
+	const struct plug_option none = PLUG_OPTION_INIT;
+	struct plug_error why;
+	int rc;
+
+	*opt = none;
+	opt->mode = conf.mode;
+	if (cli.given) {
+		if (cli.rc)
+			return plug_error_set(err, cli.rc, "--rcshare: %s", cli.err.text);
+		*opt = cli.opt;
+	} else if (env_value && *env_value) {
+		rc = plug_option_parse(env_value, opt, &why);
+		if (rc)
+			return plug_error_set(err, rc, "the variable RCSHARE=%s: %s", env_value,
+				why.text);
+	}
+	return 0;
+}
+
+/* --- srun, sbatch, salloc ---------------------------------------------------------------------- */
+
+static void check_submission(void)
+{
+	struct plug_option opt;
+	struct plug_error err;
+	char name[128];
+	size_t pos = 0;
+
+	if (choose(getenv(PLUG_ENV_DEFAULT), &opt, &err)) {
+		/* Nothing is allocated yet, and an optional plugin's error would be ignored. */
+		slurm_error("rcshare: %s", err.text);
+		exit(1);
+	}
+	if (opt.mode == PLUG_OFF)
+		return;
+	while (plug_env_unknown(environ, &pos, name, sizeof(name)))
+		slurm_spank_log("rcshare: warning: the variable %s is not known and has no effect",
+			name);
+}
+
+/* --- slurmstepd -------------------------------------------------------------------------------- */
+
+static const char *job_env(spank_t sp, const char *name, char *buf, int size)
+{
+	return spank_getenv(sp, name, buf, size) == ESPANK_SUCCESS ? buf : NULL;
+}
+
+/* The node's name as Slurm knows it; slurmd passes it to its helpers. */
+static const char *node_name(char *buf, size_t size)
+{
+	const char *name = getenv("SLURMD_NODENAME");
+
+	if (name)
+		return name;
+	if (gethostname(buf, size) != 0)
+		return "localhost";
+	buf[size - 1] = '\0';
+	buf[strcspn(buf, ".")] = '\0';
+	return buf;
+}
+
+static int step_start(spank_t sp, const struct plug_option *opt, struct plug_error *err)
+{
+	static char nodelist[PLUG_PATH_MAX * 64];
+	char cluster[256], level[32], host[256];
+	struct plug_job job = { .cluster = "" };
+
+	if (spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
+		return plug_error_set(err, -EINVAL, "Slurm does not tell the job's user");
+	job.id = step.job;
+	job.restart = step.restart;
+	if (job_env(sp, "SLURM_CLUSTER_NAME", cluster, sizeof(cluster)))
+		job.cluster = cluster;
+	job.nodelist = job_env(sp, "SLURM_JOB_NODELIST", nodelist, sizeof(nodelist));
+	if (!job.nodelist)
+		job.nodelist = job_env(sp, "SLURM_NODELIST", nodelist, sizeof(nodelist));
+	if (!job.nodelist)
+		return plug_error_set(err, -EINVAL, "no SLURM_JOB_NODELIST in the job's environment");
+	job.node = node_name(host, sizeof(host));
+	job.log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
+	return plug_launch_start(&conf, opt, &job, err);
+}
+
+static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
+{
+	char text[PLUG_PATH_MAX + 64];
+
+	/* A step inherits the variables of the step it was submitted from. */
+	spank_unsetenv(sp, PLUG_ENV_SOCKET);
+	spank_unsetenv(sp, PLUG_ENV_STEP);
+	spank_unsetenv(sp, PLUG_ENV_DISABLED);
+	if (opt->mode == PLUG_OFF)
+		return;
+	if (!step.uses) {
+		spank_setenv(sp, PLUG_ENV_DISABLED, "1", 1);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
+	spank_setenv(sp, PLUG_ENV_SOCKET, text, 1);
+	snprintf(text, sizeof(text), "%u", stepid);
+	spank_setenv(sp, PLUG_ENV_STEP, text, 1);
+	if (opt->eager >= 0)
+		spank_setenv(sp, PLUG_ENV_EAGER, opt->eager ? "1" : "0", 1);
+}
+
+static void step_begin(spank_t sp)
+{
+	char value[PLUG_PATH_MAX], path[PLUG_PATH_MAX + 64], host[256];
+	struct plug_option opt = PLUG_OPTION_INIT;
+	struct plug_error err = { "" };
+	uint32_t stepid = 0;
+	int rc;
+
+	spank_get_item(sp, S_JOB_STEPID, &stepid);
+	if (stepid == EXTERN_STEP || spank_get_item(sp, S_JOB_ID, &step.job) ||
+		spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart))
+		return;
+	rc = choose(job_env(sp, PLUG_ENV_DEFAULT, value, sizeof(value)), &opt, &err);
+	if (rc) {
+		/* Was not there, or good, when the job was submitted. */
+		opt.mode = PLUG_ON;
+	} else if (opt.mode != PLUG_OFF) {
+		rc = step_start(sp, &opt, &err);
+		step.uses = rc == 0;
+	}
+	step_env(sp, &opt, stepid);
+	if (rc) {
+		step.refused = opt.mode == PLUG_REQUIRE;
+		snprintf(step.message, sizeof(step.message), step.refused ?
+				"rcshare: %s: step refused, as --rcshare=require asks: %s" :
+				"rcshare: %s: not used: %s; the job runs on its native path",
+			node_name(host, sizeof(host)), err.text);
+		slurm_error("%s", step.message);
+	}
+	if (step.uses) {
+		snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
+		rc = notify_start(path, step.job, stepid);
+		if (rc)
+			slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
+	}
+}
+
+/* --- slurmd's prolog --------------------------------------------------------------------------- */
+
+static uint32_t env_number(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? (uint32_t)strtoul(value, NULL, 10) : 0;
+}
+
+static void prolog(spank_t sp)
+{
+	struct plug_option opt = PLUG_OPTION_INIT;
+	struct plug_error err;
+	struct plug_job job = { 0 };
+	char *value = NULL, host[256];
+
+	opt.mode = conf.mode;
+	if (spank_option_getopt(sp, &option, &value) == ESPANK_SUCCESS && value &&
+		plug_option_parse(value, &opt, &err)) {
+		slurm_error("rcshare: prolog: --rcshare=%s: %s", value, err.text);
+		return;
+	}
+	if (opt.mode == PLUG_OFF)
+		return;
+	job.nodelist = getenv("SLURM_NODELIST");
+	job.cluster = getenv("SLURM_CLUSTER_NAME");
+	if (!job.nodelist || !job.cluster || spank_get_item(sp, S_JOB_ID, &job.id) ||
+		spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
+		return;		/* the first step knows more */
+	job.restart = env_number("SLURM_JOB_RESTART_COUNT");
+	job.node = node_name(host, sizeof(host));
+	if (plug_launch_start(&conf, &opt, &job, &err))
+		slurm_error("rcshare: prolog of job %u: %s", job.id, err.text);
+}
+
+/* --- the callbacks ----------------------------------------------------------------------------- */
+
+int slurm_spank_init(spank_t sp, int ac, char **av)
+{
+	struct plug_error err;
+
+	if (plug_conf_parse(ac, av, &conf, &err))
+		slurm_error("rcshare: %s", err.text);
+	spank_option_register(sp, &option);
+	return 0;
+}
+
+int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
+{
+	struct plug_error err;
+
+	if (plug_conf_parse(ac, av, &conf, &err))
+		slurm_error("rcshare: %s", err.text);
+	prolog(sp);
+	return 0;
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+	(void)ac;
+	(void)av;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		check_submission();
+		break;
+	case S_CTX_REMOTE:
+		step_begin(sp);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+/* The first callback whose output reaches the user. */
+int slurm_spank_user_init(spank_t sp, int ac, char **av)
+{
+	(void)sp;
+	(void)ac;
+	(void)av;
+	if (*step.message)
+		slurm_spank_log("%s", step.message);
+	return 0;
+}
+
+int slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+	(void)sp;
+	(void)ac;
+	(void)av;
+	if (step.refused)
+		_exit(1);
+	return 0;
+}
+
+int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
+{
+	static uint32_t forked;
+	uint32_t tasks = 0;
+
+	(void)ac;
+	(void)av;
+	if (!step.uses)
+		return 0;
+	/* Only now has slurmstepd made the job's folders of all controllers. */
+	if (!step.placed)
+		plug_launch_place(&conf, step.job, step.restart);
+	step.placed = true;
+	if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks) == ESPANK_SUCCESS &&
+		++forked == tasks)
+		notify_tasks_forked();
+	return 0;
+}
+
+int slurm_spank_exit(spank_t sp, int ac, char **av)
+{
+	(void)sp;
+	(void)ac;
+	(void)av;
+	if (spank_context() == S_CTX_REMOTE)
+		notify_stop();
+	return 0;
+}
+
+int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
+{
+	struct plug_error err;
+	uint32_t job;
+
+	if (plug_conf_parse(ac, av, &conf, &err))
+		slurm_error("rcshare: %s", err.text);
+	if (spank_get_item(sp, S_JOB_ID, &job) == ESPANK_SUCCESS)
+		plug_launch_stop(&conf, job);
+	return 0;
+}
