@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# For the lab's bats files: `load helper`. They run inside one boot: `lab with bats tests/lab`.
+
+# One boot is shared, so a file begins and ends with every cable in place.
+lab() { "$BATS_TEST_DIRNAME/lab" "$@"; }
+
+# eventually SECONDS CMD...: until CMD succeeds. A test waits for a state, never for a time.
+eventually() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || { echo "never came true: $*"; return 1; }
+		sleep 0.1
+	done
+}
+
+# in_background NODE FILE CMD...: runs CMD on NODE as user lab, its output in FILE there.
+in_background() {
+	local node=$1 file=$2
+	shift 2
+	# shellcheck disable=SC2016
+	lab run "$node" -u lab -- sh -c 'f=$1; shift; "$@" >"$f" 2>&1 & echo $! >"$f.pid"' sh "$file" "$@"
+}
+
+end_background() { # NODE FILE
+	# shellcheck disable=SC2016
+	lab run "$1" -- sh -c 'kill $(cat "$1.pid") 2>/dev/null; true' sh "$2"
+}
+
+port_state() { # NODE RAIL -> ACTIVE, DOWN or nothing
+	lab run "$1" -- rdma link show "rxe$2/1" 2>/dev/null | sed -n 's/.* state \([A-Z]*\) .*/\1/p'
+}
+
+port_is() { [[ $(port_state "$1" "$2") == "$3" ]]; }
+
+address() { # NODE RAIL
+	printf '10.77.%d.%d' $(($2 + 1)) $((10 + ${1#n}))
+}
+
+pingpong() { # FROM TO RAIL [ITERATIONS]
+	local f=/tmp/pingpong.$RANDOM
+	in_background "$2" $f ibv_rc_pingpong -d "rxe$3" -g 1 -m 4096 -n "${4:-100}"
+	# It listens when its TCP socket does.
+	eventually 10 lab run "$2" -- sh -c 'ss -Hltn sport = :18515 | grep -q .'
+	lab run "$1" -u lab -t 30 -- ibv_rc_pingpong -d "rxe$3" -g 1 -m 4096 -n "${4:-100}" \
+		"$(address "$2" "$3")"
+}
