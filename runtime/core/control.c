@@ -50,7 +50,7 @@ uint8_t core_ctrl_lane(const struct core_link *l, uint8_t avoid, uint8_t nth, ui
 			int mine = i == CORE_LANE_TCP ? 0 : ln->usable ? 1 : 2;
 
 			if (mine == round && i != avoid && ln->state == CORE_LANE_UP &&
-				(can_send & CORE_BIT(i)))
+				(can_send & CORE_BIT(i)) && ln->plain < CORE_PLAIN_MAX)
 				list[n++] = i;
 		}
 	}

@@ -16,6 +16,13 @@
 /* A dead lane's local end is kept so long for the peer's word, then destroyed without it. */
 #define CORE_DEAD_NS 2000000000ull
 
+/*
+ * Unnumbered frames outstanding on a lane: more are not given to a lane that makes no progress, or
+ * they would all arrive at once in a receive queue that has few receives for them.
+ */
+#define CORE_ACKS_MAX  4u
+#define CORE_PLAIN_MAX 8u
+
 static inline bool core_lane_live(const struct core_lane *ln)
 {
 	return ln->state == CORE_LANE_OPENING || ln->state == CORE_LANE_SETUP ||

@@ -138,7 +138,7 @@ static void fenced(struct core_link *l, uint8_t lane, uint64_t now)
 	struct core_lane *ln = &l->lane[lane];
 
 	core_slots_unpost(l, lane);
-	ln->posts = 0;
+	ln->posts = ln->plain = 0;
 	ln->act_fence = false;
 	ln->state = CORE_LANE_DEAD;
 	ln->dead_at = now;
@@ -175,7 +175,7 @@ static void lane_up(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->up_at = ln->progress_at = now;
 	ln->asked_at = 0;
 	ln->answered = false;
-	ln->posts = 0;
+	ln->posts = ln->plain = 0;
 	ln->naks = 0;
 	ln->heard = true; /* whatever was before: it opened a newer one */
 	ln->connecting = false;

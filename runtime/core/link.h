@@ -193,6 +193,7 @@ struct core_lane {
 	uint32_t gen;	   /* current or last */
 	uint32_t dead_gen; /* last one that the peer had to be told the death of */
 	uint32_t posts;	   /* send requests outstanding */
+	uint32_t plain;	   /* ... of them ACK and CTRL frames */
 	uint32_t fails;	   /* failures in a row */
 	uint64_t open_at;  /* opened then; never before hold_at */
 	uint64_t hold_at, up_at, dead_at;

@@ -9,7 +9,10 @@
 
 static bool path_up(const struct core_link *l)
 {
-	return core_ctrl_lane(l, CORE_LANE_NONE, 0, ~0u) != CORE_LANE_NONE;
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		if (l->lane[i].state == CORE_LANE_UP)
+			return true;
+	return false;
 }
 
 static uint64_t open_due(const struct core_link *l, uint8_t lane)
@@ -185,6 +188,7 @@ static void ctrl_out(struct core_link *l, struct core_act *a, uint8_t on, uint64
 	a->lane = on;
 	a->gen = l->lane[on].gen;
 	core_stall_posted(l, on, now);
+	l->lane[on].plain++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 }
 
@@ -286,20 +290,27 @@ static bool ack_out(struct core_link *l, uint8_t on, struct core_act *a, uint64_
 	a->lane = on;
 	a->gen = l->lane[on].gen;
 	core_stall_posted(l, on, now);
+	l->lane[on].plain++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 	core_ack_told(l, true);
 	return true;
 }
 
+static bool ack_may(const struct core_link *l, uint8_t on, uint32_t can_send)
+{
+	return on < CORE_LANES && l->lane[on].state == CORE_LANE_UP && (can_send & CORE_BIT(on)) &&
+	       l->lane[on].plain < CORE_ACKS_MAX;
+}
+
 static bool ack_act(struct core_link *l, uint32_t can_send, struct core_act *a, uint64_t now)
 {
-	const uint8_t pick[] = { l->rx_lane, l->active,
-		core_ctrl_lane(l, CORE_LANE_NONE, 0, can_send) };
+	uint8_t pick[2 + CORE_LANES] = { l->rx_lane, l->active };
 
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		pick[2 + i] = i;
 	if (core_ack_due(l) <= now)
 		for (uint8_t i = 0; i < sizeof(pick); i++)
-			if (pick[i] < CORE_LANES && l->lane[pick[i]].state == CORE_LANE_UP &&
-				(can_send & CORE_BIT(pick[i])))
+			if (ack_may(l, pick[i], can_send))
 				return ack_out(l, pick[i], a, now);
 	for (uint8_t i = 0; i < CORE_LANES; i++)
 		if (alive_due(l, i) <= now && (can_send & CORE_BIT(i)))

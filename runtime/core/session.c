@@ -231,8 +231,11 @@ void core_link_completed(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 		core_slots_release(l);
 	}
 	core_stall_progress(l, lane, now);
-	if (seq == CORE_NEVER)
+	if (seq == CORE_NEVER) {
+		if (ln->plain)
+			ln->plain--;
 		core_lane_probed(l, lane);
+	}
 }
 
 void core_link_depth_done(struct core_link *l, uint64_t now)

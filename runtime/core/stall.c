@@ -13,7 +13,10 @@ static bool doubtful(const struct core_link *l, uint8_t lane)
 
 static bool other_up(const struct core_link *l, uint8_t lane)
 {
-	return core_ctrl_lane(l, lane, 0, ~0u) != CORE_LANE_NONE;
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		if (i != lane && l->lane[i].state == CORE_LANE_UP)
+			return true;
+	return false;
 }
 
 uint64_t core_stall_ask_due(const struct core_link *l, uint8_t lane)

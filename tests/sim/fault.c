@@ -109,7 +109,8 @@ void sim_fault(struct sim *s)
 		later(s, HEAL_SLOW, 0, rail, most);
 		break;
 	default:
-		s->busy_until[e->node] = s->now + sim_below(s, 100 * MS);
+		if (s->busy_until[e->node] <= s->now)
+			s->busy_until[e->node] = s->now + sim_below(s, 100 * MS);
 		break;
 	}
 }

@@ -111,8 +111,12 @@ static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 			return false;
 	} else {
 		if (p->in_tail - p->in_head >= p->depth + SIM_SLACK) {
-			sim_fail(s, "end %d lane %d: receives overrun (depth %u)", pe->id, lane,
-				p->depth);
+			uint32_t data = 0;
+
+			for (uint32_t i = p->in_head; i < p->in_tail; i++)
+				data += p->in[i % SIM_RING].type == SIM_DATA;
+			sim_fail(s, "end %d lane %d: receives overrun (depth %u, %u hold data)", pe->id,
+				lane, p->depth, data);
 			return false;
 		}
 		if (m.type == SIM_DATA)

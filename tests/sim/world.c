@@ -292,7 +292,7 @@ bool sim_seed(struct sim *s, uint64_t seed)
 	run_until(s, s->now + QUIET_NS, NULL);
 	for (int i = 0; i < s->ends && !s->failed; i++) {
 		check_end(s, &s->end[i]);
-		if (s->end[i].ctrls - ctrls[i] > 2 * (QUIET_NS / SEC))
+		if (s->end[i].ctrls - ctrls[i] > 4 * (QUIET_NS / SEC))
 			sim_fail(s, "end %d: %" PRIu64 " control messages while idle", i,
 				s->end[i].ctrls - ctrls[i]);
 	}
