@@ -38,7 +38,7 @@ static int list_keys(void)
 	return CLI_OK;
 }
 
-/* Without a file the defaults hold, but whoever names a file means it. */
+/* Without a file the defaults hold (1), but whoever names a file means it. */
 static int load(const char *path, struct config *cfg)
 {
 	struct config_error err;
@@ -47,7 +47,7 @@ static int load(const char *path, struct config *cfg)
 	if (rc == -ENOENT && !path) {
 		fprintf(stderr, "rcshare: no " CONFIG_PATH_DEFAULT "; the defaults are in effect\n");
 		config_default(cfg);
-		return 0;
+		return 1;
 	}
 	if (rc)
 		fprintf(stderr, "%s\n", err.text);
@@ -67,7 +67,7 @@ int cli_config(int argc, char **argv)
 	const char *key = NULL, *path;
 	struct config cfg;
 	char *value;
-	int c, what = 0;
+	int c, rc, what = 0;
 
 	while ((c = getopt_long(argc, argv, "h", opts, NULL)) != -1) {
 		if (c == 'h') {
@@ -90,7 +90,8 @@ int cli_config(int argc, char **argv)
 	path = argv[optind]; /* NULL at the end */
 	if (what == 'k')
 		return list_keys();
-	if (load(path, &cfg))
+	rc = load(path, &cfg);
+	if (rc < 0)
 		return CLI_NO;
 	switch (what) {
 	case 's':
@@ -104,7 +105,8 @@ int cli_config(int argc, char **argv)
 		free(value);
 		break;
 	default:
-		printf("%s: valid\n", path ? path : CONFIG_PATH_DEFAULT);
+		if (!rc)
+			printf("%s: valid\n", path ? path : CONFIG_PATH_DEFAULT);
 	}
 	return CLI_OK;
 }

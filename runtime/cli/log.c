@@ -191,7 +191,7 @@ int cli_log(int argc, char **argv)
 	const char *dir = NULL;
 	char path[512];
 	bool all = false, as_json = false;
-	struct dirent **list;
+	struct dirent **list = NULL;
 	int64_t restart, r;
 	uint32_t job, j;
 	int c, n, code;
@@ -229,7 +229,7 @@ int cli_log(int argc, char **argv)
 		dir = cfg.log_dir;
 	}
 	n = scandir(dir, &list, NULL, by_name);
-	if (n < 0)
+	if (n < 0 && errno != ENOENT)
 		return cli_fail(CLI_NO, "cannot read %s: %s", dir, strerror(errno));
 	l.records = json_array();
 	for (int i = 0; i < n; i++) {
