@@ -179,7 +179,9 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 	struct core_lane *ln = &l->lane[c->lane];
 	bool request = c->reason == CORE_R_REQUEST;
 
-	if (c->gen >= ln->gen) {
+	if (c->lane == CORE_LANE_TCP && ln->state != CORE_LANE_UP) {
+		/* A connect under way is another connection's; its generation is not known yet. */
+	} else if (c->gen >= ln->gen) {
 		core_lane_kill(l, c->lane, request ? CORE_R_REQUEST : CORE_R_PEER, now);
 		if (c->gen > ln->gen && ln->state == CORE_LANE_DOWN)
 			ln->gen = c->gen; /* an OPEN_REQ of it may still be on its way */

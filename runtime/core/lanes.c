@@ -157,7 +157,9 @@ void core_lane_open(struct core_link *l, uint8_t lane, uint64_t now)
 {
 	struct core_lane *ln = &l->lane[lane];
 
-	ln->gen++;
+	/* A connection's generation is agreed by its handshake and comes with core_link_lane_up(). */
+	if (lane != CORE_LANE_TCP)
+		ln->gen++;
 	ln->state = CORE_LANE_OPENING;
 	ln->act_open = true;
 	ln->act_close = false;
@@ -277,9 +279,7 @@ void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t
 {
 	struct core_lane *ln = &l->lane[lane < CORE_LANES ? lane : 0];
 
-	if (lane != CORE_LANE_TCP || gen < ln->gen)
-		return;
-	if (gen == ln->gen && ln->state != CORE_LANE_OPENING)
+	if (lane != CORE_LANE_TCP || gen <= ln->gen)
 		return;
 	core_link_want(l, now);
 	/* Another connection is gone: the caller closed it before this one was taken. */
@@ -295,6 +295,12 @@ void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t
 void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum core_reason why,
 	uint64_t now)
 {
-	if (lane < CORE_LANES && l->lane[lane].gen == gen)
+	const struct core_lane *ln = &l->lane[lane < CORE_LANES ? lane : 0];
+
+	if (lane >= CORE_LANES)
+		return;
+	/* A connect that failed never had a generation: the last or the next one may be named. */
+	if (gen == ln->gen || (lane == CORE_LANE_TCP && ln->state == CORE_LANE_OPENING &&
+				      gen == ln->gen + 1))
 		core_lane_kill(l, lane, why, now);
 }

@@ -282,7 +282,11 @@ void core_link_completed(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 void core_link_opened(struct core_link *l, uint8_t lane, uint32_t gen,
 	const uint8_t blob[CORE_BLOB], uint64_t now);
 void core_link_connected(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
-/* TCP: an authenticated connection stands (made by either side). An older one was closed before. */
+/*
+ * TCP: an authenticated connection stands (made by either side). An older one was closed before.
+ * gen: what the handshake agreed on, greater than the last at both ends. A connect that failed is
+ * core_link_lane_error() with the last generation or the one of CORE_ACT_OPEN.
+ */
 void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum core_reason why,
 	uint64_t now);

@@ -131,6 +131,8 @@ static bool lane_act(struct core_link *l, uint8_t i, struct core_act *a, uint64_
 	} else if (ln->act_open) {
 		ln->act_open = false;
 		a->type = CORE_ACT_OPEN;
+		if (i == CORE_LANE_TCP)
+			a->gen++; /* the least that the handshake may agree on */
 	} else if (ln->act_connect) {
 		ln->act_connect = false;
 		a->type = CORE_ACT_CONNECT;

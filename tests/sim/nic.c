@@ -210,8 +210,8 @@ void sim_tcp_connect(struct sim *s, struct sim_end *e, uint32_t gen)
 			.n = e->try_uid });
 	/* The connect's time limit. */
 	sim_async_at(s, e, s->now + 200 * MS + sim_below(s, SEC),
-		(struct sim_async){ .type = SIM_AS_ERROR, .lane = CORE_LANE_TCP, .gen = gen,
-			.uid = e->try_uid, .reason = CORE_R_SETUP });
+		(struct sim_async){ .type = SIM_AS_ERROR, .lane = CORE_LANE_TCP,
+			.gen = gen - (uint32_t)sim_below(s, 2), .uid = e->try_uid, .reason = CORE_R_SETUP });
 }
 
 void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid)
