@@ -37,7 +37,7 @@ const struct config_key config_keys[] = {
 		FIELD(max_outstanding_reads),
 		"RDMA READs in flight on a connection; auto takes what both devices can do."},
 	{"rc_timeout", CONFIG_T_UINT, 8, 22, "", "14", FIELD(rc_timeout),
-		"Acknowledgement timeout of RC connections as the exponent n of 4.096 us * 2^n."},
+		"Acknowledgement timeout of RC connections as the exponent n of 4.096 us times 2^n."},
 	{"rc_retry_cnt", CONFIG_T_UINT, 1, 6, "", "6", FIELD(rc_retry_cnt),
 		"Retries of RC connections; 7 is refused because some devices then retry for ever."},
 	{"rc_min_rnr_timer", CONFIG_T_UINT, 1, 31, "", "12", FIELD(rc_min_rnr_timer),
