@@ -290,6 +290,18 @@ static int build_args(struct daemon_args *a, const struct plug_conf *conf,
 	return 0;
 }
 
+/* A daemon that was killed leaves its socket behind, in the way of the next one's bind. */
+static void remove_stale(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	unlinkat(fd, "sock", 0);
+	unlinkat(fd, "pid", 0);
+	close(fd);
+}
+
 /* With the lock held: one attempt. */
 static int start_locked(int lock, const char *path, const struct plug_conf *conf,
 	const struct plug_option *opt, const struct plug_job *job, int64_t deadline,
@@ -367,8 +379,10 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 	if (lock < 0)
 		return lock;
 	rc = make_dir(dir, 0700, job->uid, job->gid, err);
-	if (!rc)
+	if (!rc) {
+		remove_stale(dir);
 		rc = start_locked(lock, path, conf, opt, job, deadline, err);
+	}
 	close(lock);
 	return rc;
 }

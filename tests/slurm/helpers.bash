@@ -60,3 +60,50 @@ reaches() {
 not() {
 	! "$@"
 }
+
+# plugin_line ARGS...: the plugstack line of the plugin as built
+plugin_line() {
+	echo "optional $root/build/rcshare_spank.so $*"
+}
+
+# need_plugin: in setup_file, before bed_up
+need_plugin() {
+	[[ -e $root/build/rcshare_spank.so ]] || skip "build/rcshare_spank.so is not built: run make"
+}
+
+# batch [SBATCH OPTIONS] <SCRIPT: runs it to its end, shows its output
+batch() {
+	local script=$BED_DIR/home/script out=$BED_DIR/home/out.batch
+	{ echo '#!/bin/bash'; cat; } >"$script"
+	chmod 755 "$script"
+	rm -f "$out"
+	timeout -k 5 60 "$bed" run -- sbatch -W -Q -o "$out" "$@" "$script"
+	local code=$?
+	cat "$out"
+	return $code
+}
+
+# on_node NODE CMD...: as root
+on_node() {
+	local node=$1
+	shift
+	"$bed" run -u root --on "$node" -- "$@"
+}
+
+# idle: all nodes are idle, none drained or completing
+idle() {
+	local states
+	states=$("$bed" run -- sinfo -h -N -o %T | sort -u)
+	[[ $states == idle ]]
+}
+
+# nothing_left: no job's daemon, run dir, lock or cgroup on any node (jobs have ended)
+nothing_left() {
+	idle || return 1
+	local node
+	for node in $(<"$BED_DIR/nodes"); do
+		[[ -z $(on_node "$node" sh -c 'ls -A /run/rcshare 2>/dev/null
+			find /sys/fs/cgroup -name "job_*" -o -name rcshared
+			ps -e -o comm= | grep rcshared') ]] || return 1
+	done
+}

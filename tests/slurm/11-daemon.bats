@@ -1,0 +1,247 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# The daemon's life as the plugin arranges it, with real cgroups where the machine has them. The
+# daemon is a fake that writes down what it was given (fake-rcshared).
+
+load helpers
+
+setup_file() {
+	need_plugin
+	local line
+	line=$(plugin_line daemon="$here/fake-rcshared" timeout=2)
+	bed_up -n 2 --cgroups --plugin "$line" || bed_up -n 2 --plugin "$line"
+}
+
+teardown_file() {
+	bed_down
+}
+
+setup() {
+	rm -f "$BED_DIR"/home/{seen.*,fake-mode}
+}
+
+teardown() {
+	rm -f "$BED_DIR/home/fake-mode"
+	eventually nothing_left
+}
+
+fake() {
+	echo "$1" >"$BED_DIR/home/fake-mode"
+}
+
+starts() {	# starts NODE: how often a daemon was started there
+	cat "$BED_DIR"/home/seen."$1".* 2>/dev/null | grep -c ^start
+}
+
+@test "it gets what the contract says" {
+	run srun -N2 -w b0,b1 --rcshare=on sh -c 'echo $SLURM_JOB_ID'
+	[ "$status" -eq 0 ]
+	job=${lines[0]}
+	seen=$BED_DIR/home/seen.b1.$job.0
+	cat "$seen"
+	for line in 'arg --nodelist b0,b1' 'arg --nodes 2' 'arg --node-index 1' "arg --job $job" \
+		'arg --restart 0' 'arg --uid 12345' 'arg --gid 12345' \
+		"arg --run-dir /run/rcshare/$job.0" 'env HOME=/run/bed/home' 'env USER=bed' \
+		'fd 0 /dev/null' 'fd 1 /dev/null' 'fd 2 /dev/null' 'oom 0' 'cwd /' \
+		'id 12345 12345 12345 12345 12346 ' 'status CapEff:	0000000000000000' \
+		'status SigBlk:	0000000000000000'; do
+		grep -qxF "$line" "$seen"
+	done
+	[ "$(grep -c ^env "$seen")" -eq 4 ]
+	! grep -E '^fd ([89]|[1-9][0-9])' "$seen"
+	grep -qx 'status Umask:.0077' "$seen"
+	token=$(grep ^token "$seen")
+	[ ${#token} -eq 70 ]
+	grep -qx "$token" "$BED_DIR/home/seen.b0.$job.0"
+}
+
+@test "the token is the documented one" {
+	srun -w b0 --rcshare=on true
+	seen=$(echo "$BED_DIR"/home/seen.b0.*)
+	job=${seen#*seen.b0.}
+	key=$(od -An -v -tx1 "$BED_DIR/etc/munge/munge.key" | tr -d ' \n')
+	want=$(printf 'rcshare\0bed\0%s\0000' "${job%.0}" |
+		openssl dgst -sha256 -mac HMAC -macopt "hexkey:$key" | sed 's/.*= *//')
+	grep -qx "token $want" "$seen"
+}
+
+@test "one daemon a node serves two steps one after the other" {
+	run batch -N2 <<-'END'
+		srun --rcshare=on -N2 true
+		srun --rcshare=on -N2 true
+	END
+	[ "$status" -eq 0 ]
+	[ "$(starts b0)" -eq 1 ]
+	[ "$(starts b1)" -eq 1 ]
+}
+
+@test "one daemon a node serves steps that start at once" {
+	run batch -N2 -n16 <<-'END'
+		for i in 1 2 3 4 5 6 7 8; do
+			srun --overlap --rcshare=require -N2 -n2 sh -c 'test -S $RCSHARE_SOCKET && echo ok' &
+		done
+		wait
+	END
+	[ "$(grep -c ^ok <<<"$output")" -eq 16 ]
+	[ "$(starts b0)" -eq 1 ]
+	[ "$(starts b1)" -eq 1 ]
+}
+
+@test "the option on the allocation starts it in the prolog, once" {
+	run batch -N2 --rcshare=on <<-'END'
+		srun -N2 true
+	END
+	[ "$(starts b0)" -eq 1 ]
+	[ "$(starts b1)" -eq 1 ]
+	cgroups=$(grep ^cgroup "$BED_DIR"/home/seen.b0.*)
+	[[ $cgroups != *job_* ]]
+}
+
+@test "a daemon that died is replaced by the next step" {
+	run batch -N1 -w b0 <<-'END'
+		srun --rcshare=on sh -c 'kill -9 $(cat ${RCSHARE_SOCKET%sock}pid)'
+		srun --rcshare=require true
+	END
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$(starts b0)" -eq 2 ]
+}
+
+@test "it lives beside the steps' cgroups, counted to the job" {
+	[[ -e $BED_DIR/cgroups ]] || skip "no cgroups on this machine"
+	for opt in '' --rcshare=on; do		# started by the first step, and by the prolog
+		run batch -N1 -w b0 $opt <<-'END'
+			srun --rcshare=on sh -c 'sleep 0.2; cat /proc/$(cat ${RCSHARE_SOCKET%sock}pid)/cgroup'
+		END
+		for c in freezer cpuset memory; do
+			grep -E "$c" <<<"$output" | grep -qE '/job_[0-9]+/rcshared$'
+		done
+	done
+}
+
+@test "the run dir is the user's alone, and the lock root's" {
+	run srun -N1 --rcshare=on sh -c 'cd /run/rcshare && stat -c "%U %a" . *.0 *.lock'
+	[ "${lines[0]}" = "root 755" ]
+	[ "${lines[1]}" = "bed 700" ]
+	[ "${lines[2]}" = "root 600" ]
+	run on_node b0 stat -c '%U %a' /var/log/rcshare
+	[ "$output" = "root 1777" ]
+}
+
+@test "the epilog ends it in good order" {
+	srun -N2 --rcshare=on true
+	eventually nothing_left
+	for node in b0 b1; do
+		grep -qx end "$BED_DIR"/home/seen.$node.*
+	done
+}
+
+@test "the epilog ends one that ignores SIGTERM" {
+	fake deaf
+	srun -N1 -w b0 --rcshare=on true
+	eventually nothing_left
+	! grep -qx end "$BED_DIR"/home/seen.b0.*
+}
+
+@test "the epilog believes nothing that the user wrote" {
+	"$bed" run --on b0 -- sleep 600 3>&- &
+	eventually victim
+	run batch -N1 -w b0 <<-END
+		srun --rcshare=on sh -c 'd=\${RCSHARE_SOCKET%/sock}; echo $pid >\$d/pid; rm \$d/sock
+			mkdir -p \$d/a/b; ln -s / \$d/a/root; ln -s /run/bed/home \$d/home'
+	END
+	eventually nothing_left
+	victim
+	[ -e "$BED_DIR/home/script" ]
+	on_node b0 kill "$pid"
+	wait
+}
+
+victim() {
+	pid=$(on_node b0 ps -e -o pid=,args= | awk '/sleep 60[0]$/ && !/nsenter|setpriv/ { print $1 }')
+	[[ -n $pid ]]
+}
+
+@test "slurmd can be restarted under it" {
+	batch -N1 -w b0 >"$BED_DIR/home/log" 3>&- <<-'END' &
+		srun --rcshare=on true
+		touch ~/one
+		until [ -e ~/two ]; do sleep 0.05; done
+		srun --rcshare=require true && echo fine
+	END
+	eventually test -e "$BED_DIR/home/one"
+	"$bed" restart-slurmd b0
+	touch "$BED_DIR/home/two"
+	wait $!
+	grep -qx fine "$BED_DIR/home/log"
+	[ "$(starts b0)" -eq 1 ]
+}
+
+@test "on: a daemon that can not start costs one line, and the job runs" {
+	fake error
+	run srun -N1 -w b0 --rcshare=on sh -c 'env | grep ^RCSHARE_'
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "rcshare: b0: not used: no rail on this node can be used; the job runs on its native path" ]
+	[ "${lines[1]}" = RCSHARE_DISABLED=1 ]
+	[ "${#lines[@]}" -eq 2 ]
+}
+
+@test "require: the step is refused with the reason, and no node is drained" {
+	fake error
+	run srun -N2 --rcshare=require echo ran
+	[ "$status" -ne 0 ]
+	[[ $output != *ran* ]]
+	[[ $output == *"rcshare: b0: step refused, as --rcshare=require asks: no rail on this node can be used"* ]]
+	eventually idle
+	run srun -N2 true
+	[ "$status" -eq 0 ]
+}
+
+@test "a daemon that dies or hangs at its start is told apart" {
+	fake die
+	run srun -w b0 --rcshare=on true
+	[[ $output == *"fake-rcshared ended before it was ready"* ]]
+	fake hang
+	run srun -w b0 --rcshare=on true
+	[[ $output == *"fake-rcshared did not get ready in time; it was ended"* ]]
+}
+
+@test "a requeued job has a run dir of its own" {
+	batch -N1 -w b0 --requeue >"$BED_DIR/home/log" 3>&- <<-'END' &
+		srun --rcshare=on sh -c 'echo $RCSHARE_SOCKET'
+		[ "${SLURM_RESTART_COUNT:-0}" != 0 ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }
+	END
+	eventually requeued
+	# Slurm lets it wait for two minutes, a test does not.
+	"$bed" run -u root -- scontrol update "JobId=$job" StartTime=now
+	wait $!
+	grep -q '\.1/sock$' "$BED_DIR/home/log"
+	[ -e "$BED_DIR/home/seen.b0.$job.0" ]
+	[ -e "$BED_DIR/home/seen.b0.$job.1" ]
+}
+
+requeued() {
+	job=$("$bed" run -- squeue -h -t PD -o '%A %r' | awk '$2 == "BeginTime" { print $1 }')
+	[[ -n $job ]]
+}
+
+@test "a missing daemon, a bad argument and a missing key never drain a node" {
+	other=$(mktemp -d "$root/build/bed/XXXXXX")
+	(
+		export BED_DIR=$other
+		"$bed" up --quiet -n 1 --plugin "$(plugin_line daemon=/nowhere/rcshared colour=blue default=on)"
+		srun -N1 --rcshare=on hostname
+		srun -N1 --rcshare=require hostname || echo "refused $?"
+		"$bed" plugin "$(plugin_line daemon="$here/fake-rcshared" key_file=/nowhere/key default=on)"
+		srun -N1 hostname
+		eventually idle
+		grep -h "unknown argument 'colour=blue'" "$other/log/b0.slurmd.log" | head -n 1
+	) >"$BED_DIR/home/out" 2>&1 || { cat "$BED_DIR/home/out"; BED_DIR=$other "$bed" down; false; }
+	BED_DIR=$other "$bed" down
+	cat "$BED_DIR/home/out"
+	[ "$(grep -c ^b0 "$BED_DIR/home/out")" -eq 2 ]
+	grep -q 'not used: cannot run /nowhere/rcshared: No such file or directory' "$BED_DIR/home/out"
+	grep -q '^refused' "$BED_DIR/home/out"
+	grep -q 'not used: cannot read the key /nowhere/key' "$BED_DIR/home/out"
+	grep -q "unknown argument 'colour=blue' in plugstack.conf" "$BED_DIR/home/out"
+}
