@@ -396,6 +396,16 @@ int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const ch
 	return record_write(e, o);
 }
 
+int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *reason)
+{
+	json_t *o = record_new(e, "rank_lost");
+
+	json_object_set_new(o, "step", json_integer(step));
+	json_object_set_new(o, "rank", json_integer(rank));
+	json_object_set_new(o, "reason", text(reason));
+	return record_write(e, o);
+}
+
 void evlog_close(struct evlog *e)
 {
 	if (e->fd < 0)

@@ -65,6 +65,8 @@ int evlog_peer(struct evlog *e, const char *event, uint32_t peer, const char *pe
 /* "rail_failed", "rail_back": a rail of this node, with what the device said. */
 int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const char *reason,
 	const char *detail);
+/* A rank of this node ended without closing its endpoint. */
+int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *reason);
 /* Any other record; fields (an object or NULL) are added to it, its reference is taken. */
 int evlog_event(struct evlog *e, const char *event, json_t *fields);
 

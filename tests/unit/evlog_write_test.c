@@ -154,11 +154,14 @@ static void other_records_carry_their_fields(void **state)
 	assert_int_equal(evlog_rail_state(&e, "rail_failed", 0, "port", "port 1 is down"), 0);
 	assert_int_equal(evlog_event(&e, "note", json_pack("{s:i}", "x", 4)), 0);
 	assert_int_equal(evlog_event(&e, "bare", NULL), 0);
+	assert_int_equal(evlog_rank_lost(&e, 2, 3, "socket closed"), 0);
 	has(&e, 1, "rail", "\"tcp\"");
 	has(&e, 2, "event", "\"peer_unreachable\"");
 	has(&e, 3, "detail", "\"port 1 is down\"");
 	has(&e, 4, "x", "4");
 	has(&e, 5, "event", "\"bare\"");
+	has(&e, 6, "event", "\"rank_lost\"");
+	has(&e, 6, "rank", "3");
 	evlog_close(&e);
 }
 
