@@ -3,6 +3,7 @@
 #
 # What every other lab test takes for granted.
 
+bats_require_minimum_version 1.5.0
 load helper
 
 setup_file() {
@@ -191,7 +192,7 @@ setup_file() {
 	[[ $output == *"no such rail: 7"* ]]
 	run lab drop n0 0 sideways
 	[ "$status" -ne 0 ]
-	run lab run n0 -- no-such-program
+	run -127 lab run n0 -- no-such-program
 	[ "$status" -eq 127 ]
 	[[ $output == *no-such-program* ]]
 }
