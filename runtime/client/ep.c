@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Endpoints: opening, closing, and what happens when the daemon ends first. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "client/lib.h"
+
+#define OPS_CHUNK 256u
+
+static int ep_watch(rcs_ep *ep, int how)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	if (epoll_ctl(ep->ctx->epfd, how, ep->ch.rank_bell, &ev) ||
+		epoll_ctl(ep->ctx->epfd, how, ep->ch.sock, &ev))
+		return -errno;
+	return 0;
+}
+
+static int ep_attach(rcs_ep *ep, uint64_t rx_size, struct rcs_error *err)
+{
+	rcs_ctx *ctx = ep->ctx;
+	int rc;
+
+	if (ctx->spare.shm && !rx_size) {
+		ep->ch = ctx->spare;
+		ctx->spare = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
+	} else {
+		rc = cl_chan_open(ctx, rx_size, &ep->ch, err);
+		if (rc)
+			return rc;
+	}
+	ep->named = calloc(ep->ch.nodes, 1);
+	if (!ep->named)
+		return cl_fail(err, RCS_ERR_NOMEM, "no memory for an endpoint");
+	if (ep_watch(ep, EPOLL_CTL_ADD))
+		return cl_fail(err, RCS_ERR_IO, "epoll: %s", strerror(errno));
+	return 0;
+}
+
+static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, struct rcs_error *err)
+{
+	rcs_ep *ep = calloc(1, sizeof(*ep));
+	int rc;
+
+	if (!ep)
+		return cl_fail(err, RCS_ERR_NOMEM, "no memory for an endpoint");
+	ep->ctx = ctx;
+	ep->ch = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
+	ep->ctl_tail = &ep->ctl;
+	ep->tx_cq = o->tx_cq;
+	ep->rx_cq = o->rx_cq;
+	ep->tx_cntr = o->tx_cntr;
+	ep->rx_cntr = o->rx_cntr;
+	rc = ep_attach(ep, o->rx_size, err);
+	if (rc) {
+		cl_chan_close(&ep->ch);
+		free(ep->named);
+		free(ep);
+		return rc;
+	}
+	ep->serial = ctx->ep_serial++;
+	DL_APPEND(ctx->eps, ep);
+	*out = ep;
+	return 0;
+}
+
+int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep, struct rcs_error *err)
+{
+	struct rcs_ep_opts o = {0};
+	rcs_ep *e = NULL;
+	bool eager;
+	int rc;
+
+	if (!ctx || !ep)
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: no context, or nowhere to put it");
+	if (opts)
+		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	if ((o.tx_cq && o.tx_cq->ctx != ctx) || (o.rx_cq && o.rx_cq->ctx != ctx) ||
+		(o.tx_cntr && o.tx_cntr->ctx != ctx) || (o.rx_cntr && o.rx_cntr->ctx != ctx))
+		return cl_fail(err, RCS_ERR_INVALID,
+			"rcs_ep_open: a queue or counter belongs to another context");
+	rc = cl_enter(ctx);
+	if (rc)
+		return cl_fail(err, rc, "%s", rcs_status_text(rc));
+	rc = open_locked(ctx, &o, &e, err);
+	eager = !rc && ctx->flags & RCS_INIT_EAGER && !ctx->eager_done;
+	if (eager)
+		ctx->eager_done = true;
+	cl_leave(ctx);
+	if (eager) {
+		rc = cl_eager(e, err);
+		if (rc)
+			rcs_ep_close(e);
+	}
+	if (!rc)
+		*ep = e;
+	return rc;
+}
+
+void rcs_ep_addr(const rcs_ep *ep, struct rcs_addr *addr)
+{
+	_Static_assert(sizeof(struct wire_addr) == RCS_ADDR_SIZE, "address");
+	memcpy(addr->bytes, &ep->ch.addr, RCS_ADDR_SIZE);
+}
+
+static void end_requests(rcs_ep *ep, int status)
+{
+	rcs_ctx *ctx = ep->ctx;
+
+	for (uint32_t i = 0; i < ctx->chunks; i++)
+		for (uint32_t k = 0; k < OPS_CHUNK; k++) {
+			struct cl_op *op = &ctx->chunk[i][k];
+
+			if (op->state == CL_FREE || op->ep != ep)
+				continue;
+			cl_op_unlink(op);
+			if (op->state >= CL_POSTED)
+				cl_op_end_recv(op, status);
+			else
+				cl_op_end_send(op, status);
+		}
+}
+
+static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *host, const char *reason)
+{
+	struct cl_event *e = ctx->event_fn ? calloc(1, sizeof(*e)) : NULL;
+
+	if (!e)
+		return;
+	e->ev = *ev;
+	strncpy(e->host, host, sizeof(e->host) - 1);
+	strncpy(e->reason, reason, sizeof(e->reason) - 1);
+	*ctx->evq_tail = e;
+	ctx->evq_tail = &e->next;
+}
+
+/* The channel is of no use any more. Every request ends; the rings are not touched again. */
+void cl_ep_lost(rcs_ep *ep, int status)
+{
+	rcs_ctx *ctx = ep->ctx;
+
+	if (ep->lost)
+		return;
+	ep->lost = status;
+	ep->blocked = ep->kick = false;
+	ep_watch(ep, EPOLL_CTL_DEL);
+	end_requests(ep, status);
+	if (status != RCS_ERR_NOMEM && !ctx->lost_told) {
+		struct rcs_event ev = {.code = RCS_EVENT_RUNTIME_LOST, .origin = ep->ch.node,
+			.peer = UINT32_MAX, .rail = UINT32_MAX, .to_rail = UINT32_MAX,
+			.rank = UINT32_MAX, .step = UINT32_MAX};
+
+		ctx->lost_told = true;
+		event_push(ctx, &ev, "", status == RCS_ERR_PROTOCOL ? "channel damaged" :
+			"daemon ended");
+	}
+}
+
+/* Of a peer nobody knows the rank of, a record that is answered only where nobody is tells. */
+static void rank_lost(rcs_ep *ep, uint32_t node)
+{
+	rcs_peer *p, *tmp;
+
+	HASH_ITER(hh, ep->peers, p, tmp) {
+		struct wire_rec r = {.type = WIRE_REC_CANCEL};
+
+		if (p->key.node == node && !p->gone &&
+			(p->pending || p->waiting || p->pushing || p->fetching))
+			cl_ctl_send(ep, p, &r, NULL);
+	}
+}
+
+void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
+{
+	rcs_ctx *ctx = ep->ctx;
+	struct rcs_event e = {.code = ev->code, .origin = ev->origin, .seq = ev->seq, .peer = ev->peer,
+		.rail = ev->rail, .to_rail = ev->to_lane, .rank = ev->rank, .step = ev->step,
+		.frames_resent = ev->frames_resent, .time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
+		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns};
+
+	if (ev->origin >= ctx->nodes)
+		return;
+	if (ev->code == SHM_EV_RANK_LOST)
+		rank_lost(ep, ev->origin);
+	/* each endpoint of the context is told; the user hears it once */
+	if (ev->seq <= ctx->event_seq[ev->origin])
+		return;
+	ctx->event_seq[ev->origin] = ev->seq;
+	event_push(ctx, &e, ev->host, ev->reason);
+}
+
+/* Peers that wait for us hear it now, not when they try. */
+static void say_goodbye(rcs_ep *ep)
+{
+	rcs_peer *p, *tmp;
+	struct cl_op *op;
+	rcs_claim *u;
+
+	DL_FOREACH(ep->unexp, u)
+		if (u->large)
+			cl_large_fin(ep, u->peer, u->remote, RCS_ERR_PEER_GONE);
+	DL_FOREACH(ep->claimed, u)
+		if (u->large)
+			cl_large_fin(ep, u->peer, u->remote, RCS_ERR_PEER_GONE);
+	DL_FOREACH(ep->fetchq, op)
+		cl_large_fin(ep, op->peer, op->remote, RCS_ERR_PEER_GONE);
+	HASH_ITER(hh, ep->peers, p, tmp) {
+		DL_FOREACH(p->fetching, op)
+			cl_large_fin(ep, p, op->remote, RCS_ERR_PEER_GONE);
+		DL_FOREACH(p->pushing, op) {
+			struct wire_rec r = {.type = WIRE_REC_CANCEL, .op = cl_op_id(op), .arg = 1};
+
+			cl_ctl_send(ep, p, &r, NULL);
+		}
+		DL_FOREACH(p->waiting, op) {
+			struct wire_rec r = {.type = WIRE_REC_CANCEL, .op = cl_op_id(op), .arg = 1};
+
+			if (op->state == CL_RTS || op->state == CL_PUSHED)
+				cl_ctl_send(ep, p, &r, NULL);
+		}
+	}
+}
+
+static void ep_free(rcs_ep *ep)
+{
+	rcs_peer *p, *ptmp;
+	rcs_claim *u, *utmp;
+	struct cl_ctl *c;
+
+	while ((c = ep->ctl)) {
+		ep->ctl = c->next;
+		free(c);
+	}
+	DL_FOREACH_SAFE(ep->unexp, u, utmp)
+		free(u);
+	DL_FOREACH_SAFE(ep->claimed, u, utmp)
+		free(u);
+	HASH_ITER(hh, ep->peers, p, ptmp) {
+		HASH_DEL(ep->peers, p);
+		free(p);
+	}
+	free(ep->named);
+	free(ep);
+}
+
+/* Completions in queues must not name peers that are freed. */
+static void forget_sources(rcs_ctx *ctx, const rcs_ep *ep)
+{
+	for (rcs_cq *q = ctx->cqs; q; q = q->next)
+		for (uint32_t i = 0; i < q->count; i++) {
+			struct rcs_completion *c = &q->ring[(q->head + i) & (q->cap - 1)];
+
+			if (c->source && c->source->ep == ep)
+				c->source = NULL;
+		}
+}
+
+void rcs_ep_close(rcs_ep *ep)
+{
+	rcs_ctx *ctx = ep ? ep->ctx : NULL;
+
+	if (!ep || cl_enter(ctx))
+		return;
+	if (!ep->lost) {
+		say_goodbye(ep);
+		for (int i = 0; i < 1000 && ep->ctl; i++) {
+			cl_ep_drain_ctl(ep);
+			cl_ep_publish(ep);
+			if (ep->ctl)
+				cl_yield();
+		}
+		cl_ep_publish(ep);
+	}
+	end_requests(ep, RCS_ERR_CLOSED);
+	forget_sources(ctx, ep);
+	cl_region_forget(ctx, ep);
+	if (!ep->lost)
+		ep_watch(ep, EPOLL_CTL_DEL);
+	DL_DELETE(ctx->eps, ep);
+	cl_chan_close(&ep->ch);
+	ep_free(ep);
+	cl_leave(ctx);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The helper thread: progresses the context while the rank computes, sleeps while nothing comes. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/lib.h"
+
+static void *helper_main(void *arg)
+{
+	rcs_ctx *ctx = arg;
+	bool armed, stop;
+
+	do {
+		struct pollfd p[2] = {{.fd = ctx->epfd, .events = POLLIN},
+			{.fd = ctx->helper_efd, .events = POLLIN}};
+		int ms = 250;
+
+		pthread_mutex_lock(&ctx->lock);
+		cl_progress(ctx);
+		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
+			if (ep->blocked)
+				ms = 1;
+		armed = !cl_arm(ctx);
+		ctx->sleepers++;
+		stop = ctx->helper_stop;
+		cl_leave(ctx);
+		if (armed && !stop)
+			poll(p, 2, ms);
+		pthread_mutex_lock(&ctx->lock);
+		ctx->sleepers--;
+		stop = ctx->helper_stop;
+		cl_leave(ctx);
+	} while (!stop);
+	return NULL;
+}
+
+int cl_helper_start(rcs_ctx *ctx)
+{
+	sigset_t all, old;
+	int rc;
+
+	ctx->helper_efd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ctx->helper_efd < 0)
+		return -errno;
+	/* signals are the application's threads' business */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&ctx->helper, NULL, helper_main, ctx);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc) {
+		errno = rc;
+		return -rc;
+	}
+	ctx->helper_on = true;
+	return 0;
+}
+
+void cl_helper_stop(rcs_ctx *ctx)
+{
+	uint64_t one = 1;
+
+	if (ctx->helper_on) {
+		pthread_mutex_lock(&ctx->lock);
+		ctx->helper_stop = true;
+		pthread_mutex_unlock(&ctx->lock);
+		while (write(ctx->helper_efd, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+		pthread_join(ctx->helper, NULL);
+		ctx->helper_on = false;
+	}
+	if (ctx->helper_efd >= 0)
+		close(ctx->helper_efd);
+	ctx->helper_efd = -1;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lib.h - the objects of librcshare.
+ *
+ *	rcs_ctx -- rcs_ep -- chan: rings and socket of the daemon     (attach.c)
+ *	        |         -- rcs_peer: credits, lists of requests     (peer.c, credit.c)
+ *	        |         -- posted receives, unexpected messages     (match.c)
+ *	        -- rcs_cq, rcs_cntr                                   (cq.c)
+ *	        -- op: one request, from post to completion           (op.c, send.c, recv.c, large.c)
+ *	        -- rcs_region, with a registration an endpoint        (region.c, reg.c)
+ *
+ * One lock a context guards all of it. Functions named cl_* expect it held unless they say otherwise.
+ */
+#ifndef RCS_CLIENT_LIB_H
+#define RCS_CLIENT_LIB_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+#include <utlist.h>
+
+#include "pmix/pmix.h"
+#include "rcshare.h"
+#include "shm/channel.h"
+#include "shm/ring.h"
+#include "wire/record.h"
+
+#define CL_IOV_MAX	  8u
+#define CL_OPS_MAX	  65536u	   /* requests of a context that are not complete */
+#define CL_UNEXP_CAP	  (64ull << 20)	   /* bytes of unexpected messages before credit is held */
+#define CL_CREDIT_MIN	  256u		   /* what any endpoint grants from the start */
+#define CL_ANSWER	  64u		   /* bytes an answer takes in the receive ring */
+#define CL_PEER_ANSWERS	  3u		   /* two CREDIT and a GONE may come from a peer unasked */
+#define CL_CQ_DEPTH	  65536u
+#define CL_RTS_CHARGE	  WIRE_REC_SPACE(sizeof(struct wire_rts))
+
+struct cl_op;
+struct cl_unexp;
+
+/* --- the channel of an endpoint ---------------------------------------------------------------- */
+
+struct cl_chan {
+	int sock, daemon_bell, rank_bell; /* -1: none */
+	struct shm_channel *shm;
+	size_t shm_size;
+	const struct shm_table *table;
+	size_t table_size;
+	struct shm_ring tx, rx;
+	/* copied from shm and checked once: the page is the daemon's to write */
+	uint32_t eager_max, zcopy_min, credit0, nodes, node;
+	uint64_t rx_credit, answers_max;
+	struct wire_addr addr;
+	uint32_t owed; /* answers on the socket that nobody waits for (DEREG) */
+};
+
+/* --- registrations ----------------------------------------------------------------------------- */
+
+struct cl_reg {
+	struct wire_key key;
+	bool rdma; /* registered with a device; else only a name */
+	bool readonly; /* may be fetched from, not into */
+};
+
+struct cl_ep_reg {
+	struct cl_ep_reg *next;
+	rcs_ep *ep;
+	struct cl_reg reg;
+};
+
+struct rcs_region {
+	rcs_ctx *ctx;
+	uint8_t *addr;
+	size_t len;
+	bool alloced;
+	uint32_t uses;	       /* requests under way */
+	struct cl_ep_reg *regs; /* one an endpoint that used it */
+	rcs_region *prev, *next;
+};
+
+/* --- requests ---------------------------------------------------------------------------------- */
+
+enum cl_op_state {
+	CL_FREE = 0,
+	/* sends */
+	CL_PENDING,   /* in peer->pending: no credit, no room, or others are before it */
+	CL_DELIVERY,  /* in peer->waiting: sent, DELIVERED is to come */
+	CL_RTS,	      /* in peer->waiting: RTS sent; CTS or FIN is to come */
+	CL_PUSHING,   /* in peer->pushing */
+	CL_PUSHED,    /* in peer->waiting: all pieces sent, FIN is to come */
+	/* receives */
+	CL_POSTED,    /* in ep->posted */
+	CL_FETCH,     /* in ep->fetchq: matched an RTS, cannot start yet */
+	CL_GETTING,   /* in peer->fetching: GET_DONE is to come */
+	CL_PULLING,   /* in peer->fetching: CTS sent, PUSH is to come */
+};
+
+struct cl_op {
+	struct cl_op *prev, *next;
+	rcs_ep *ep;
+	rcs_peer *peer; /* receive: NULL until matched, if from any */
+	uint32_t idx, gen;
+	uint32_t state;	 /* enum cl_op_state */
+	uint32_t flags;	 /* RCS_SEND_*, RCS_QUIET */
+	bool inject;	 /* no completion, copy is the message */
+	bool canceling;
+	bool no_get;	 /* receive: RDMA was tried or is not possible */
+	bool has_data;
+	uint32_t answers; /* reserved in the receive ring */
+	uint32_t iov_n;
+	struct iovec iov[CL_IOV_MAX];
+	void *context, *copy;
+	uint64_t tag, data, ignore;
+	uint64_t seq;	  /* order of posting */
+	uint64_t len;	  /* send: of the message; receive: of the buffer */
+	uint64_t msg_len; /* receive: of the matched message */
+	uint64_t off, end; /* pushed: from here to there */
+	uint64_t remote;  /* the other side's op */
+	rcs_region *region;
+	struct cl_reg reg; /* library-made for this operation; region 0: none */
+	struct wire_rts rts;
+};
+
+/* --- peers ------------------------------------------------------------------------------------- */
+
+struct cl_peer_key {
+	uint32_t node, ep, epoch;
+};
+
+struct rcs_peer {
+	struct cl_peer_key key;
+	UT_hash_handle hh;
+	rcs_ep *ep;
+	bool inserted, has_addr;
+	bool met;   /* something was sent: answers are reserved */
+	bool active; /* in ep->active */
+	bool push_turn;
+	int gone;   /* status requests end with; 0: alive */
+	uint32_t rank;
+	void *context;
+	struct wire_addr addr;
+	/* sending: bytes of charged records */
+	uint64_t sent, limit;
+	uint32_t win;
+	/* receiving */
+	uint64_t consumed, told, held;
+	uint32_t rx_win;
+	uint64_t credit_at;
+	uint32_t pulls; /* receives being pushed to us */
+	struct cl_op *pending, *waiting, *pushing, *fetching;
+	rcs_peer *aprev, *anext;
+};
+
+/* An unexpected message; also what a claim is. */
+struct rcs_claim {
+	rcs_claim *prev, *next;
+	rcs_ep *ep;
+	rcs_peer *peer;
+	bool large, has_data;
+	uint64_t tag, data, len, remote, charge;
+	struct wire_rts rts;
+	uint8_t payload[];
+};
+
+/* Control record that found no room in the submission ring. */
+struct cl_ctl {
+	struct cl_ctl *next;
+	struct wire_rec rec;
+	uint8_t payload[64];
+};
+
+struct rcs_ep {
+	rcs_ctx *ctx;
+	rcs_ep *prev, *next;
+	struct cl_chan ch;
+	uint32_t serial;
+	rcs_cq *tx_cq, *rx_cq;
+	rcs_cntr *tx_cntr, *rx_cntr;
+	int dying; /* out of memory for what must be sent: lost at the next progress */
+	int lost; /* status every request ends with; 0: attached */
+	rcs_peer *peers, *last_peer, *active;
+	uint8_t *named; /* [nodes]: its daemon's address was told */
+	struct cl_op *posted, *fetchq;
+	rcs_claim *unexp, *claimed;
+	uint64_t unexp_bytes;
+	struct cl_ctl *ctl, **ctl_tail;
+	uint64_t answers; /* reserved now */
+	uint64_t extra;	  /* promised to sources beyond credit0 each */
+	bool tx_dirty, kick;
+	bool blocked; /* something waits for what no record will tell: ring room, a busy link */
+	uint32_t idle;
+	uint64_t checked_at;
+};
+
+/* --- completion -------------------------------------------------------------------------------- */
+
+struct rcs_cq {
+	rcs_ctx *ctx;
+	rcs_cq *prev, *next;
+	struct rcs_completion *ring;
+	uint32_t cap, depth, head, count, reserved;
+	uint32_t waiters;
+	bool armed; /* by rcs_cq_arm */
+	int efd, epfd;
+};
+
+struct rcs_cntr {
+	rcs_ctx *ctx;
+	rcs_cntr *prev, *next;
+	uint64_t ok, errors;
+};
+
+struct cl_event {
+	struct cl_event *next;
+	struct rcs_event ev;
+	char host[64], reason[64];
+};
+
+struct rcs_ctx {
+	pthread_mutex_t lock;
+	rcs_ctx *lib_next; /* list of all, for fork */
+	uint32_t fork_gen;
+	uint32_t flags, rank, nranks;
+	uint32_t job, restart, step, local_ranks;
+	char *socket;
+	struct rcs_pmix pmix;
+	rcs_ep *eps;
+	struct cl_chan spare; /* attached in rcs_init, taken by the first rcs_ep_open */
+	uint32_t nodes, node;
+	struct rcs_limits limits;
+	rcs_cq *cqs;
+	rcs_cntr *cntrs;
+	rcs_region *regions;
+	uint32_t ep_serial;
+	bool eager_done;
+	/* requests: chunks of 256, never moved */
+	struct cl_op **chunk;
+	uint32_t chunks, ops_n;
+	struct cl_op *free_ops;
+	uint64_t op_seq;
+	/* events */
+	rcs_event_fn event_fn;
+	void *event_arg;
+	struct cl_event *evq, **evq_tail;
+	uint64_t *event_seq; /* [nodes] last seen of an origin */
+	bool telling; /* a thread is calling event_fn */
+	bool lost_told, memlock_warned;
+	/* sleeping */
+	int epfd;
+	uint32_t sleepers;
+	bool few_cpus;
+	pthread_t helper;
+	bool helper_on, helper_stop;
+	int helper_efd;
+	uint64_t cookie;
+	uint32_t pid;
+};
+
+/* --- status.c ---------------------------------------------------------------------------------- */
+int cl_fail(struct rcs_error *err, int status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* --- ctx.c, fork.c ----------------------------------------------------------------------------- */
+/* Takes the lock; RCS_ERR_FORKED in a child. cl_leave runs event callbacks after giving it back. */
+int cl_enter(rcs_ctx *ctx);
+void cl_leave(rcs_ctx *ctx);
+uint64_t cl_now(void); /* CLOCK_MONOTONIC ns */
+void cl_yield(void);
+extern volatile uint32_t cl_fork_gen;
+void cl_fork_add(rcs_ctx *ctx);
+void cl_fork_del(rcs_ctx *ctx);
+int cl_helper_start(rcs_ctx *ctx);
+void cl_helper_stop(rcs_ctx *ctx); /* without the lock */
+
+/* --- attach.c ---------------------------------------------------------------------------------- */
+int cl_chan_open(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struct rcs_error *err);
+void cl_chan_close(struct cl_chan *ch);
+/* One request and its answer. 0, or -errno with the daemon's sentence in answer. fds may be NULL. */
+int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
+	int *fds, unsigned *nfds);
+int cl_chan_tell(struct cl_chan *ch, void *req, size_t req_len); /* the answer is of no interest */
+bool cl_chan_lost(struct cl_chan *ch); /* the daemon's end of the socket is closed */
+void cl_msg_init(struct shm_msg *m, uint32_t type);
+
+/* --- op.c -------------------------------------------------------------------------------------- */
+struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len); /* NULL: AGAIN */
+void cl_op_free(struct cl_op *op);
+static inline uint64_t cl_op_id(const struct cl_op *op)
+{
+	return (uint64_t)op->gen << 32 | op->idx;
+}
+struct cl_op *cl_op_find(rcs_ep *ep, uint64_t id);
+bool cl_op_reserve(struct cl_op *op, uint32_t n, bool fetch); /* answers */
+void cl_op_answered(struct cl_op *op, uint32_t n);
+void cl_op_unlink(struct cl_op *op); /* from the list its state names */
+void cl_op_end_send(struct cl_op *op, int status);
+void cl_op_end_recv(struct cl_op *op, int status);
+int64_t cl_iov_len(const struct iovec *iov, uint32_t n);
+void cl_iov_put(const struct iovec *iov, uint32_t n, uint64_t off, const void *from, uint64_t len);
+void cl_iov_get(const struct iovec *iov, uint32_t n, uint64_t off, void *to, uint64_t len);
+int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
+
+/* --- cq.c -------------------------------------------------------------------------------------- */
+bool cl_cq_room(const rcs_cq *cq);
+void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c);
+int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
+
+/* --- progress.c, ep.c -------------------------------------------------------------------------- */
+void cl_progress(rcs_ctx *ctx);
+void cl_ep_pump(rcs_ep *ep);
+void cl_ep_publish(rcs_ep *ep);
+void cl_ep_lost(rcs_ep *ep, int status);
+void cl_ep_drain_ctl(rcs_ep *ep);
+/* Header to the peer, with credit; sent now or queued. */
+void cl_ctl_send(rcs_ep *ep, rcs_peer *peer, struct wire_rec *r, const void *payload);
+void cl_ep_event(rcs_ep *ep, const struct shm_event *ev);
+
+/* --- peer.c, credit.c -------------------------------------------------------------------------- */
+rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch);
+void cl_peer_activate(rcs_peer *p);
+void cl_peer_gone(rcs_peer *p, int status);
+void cl_peer_meet(rcs_peer *p);
+int cl_peer_insert(rcs_ep *ep, const struct wire_addr *a, rcs_peer **peer, struct rcs_error *err);
+void cl_credit_init(rcs_peer *p);
+uint64_t cl_credit_now(rcs_peer *p); /* for the credit field of a record to p */
+void cl_credit_consumed(rcs_peer *p, uint64_t charge);
+void cl_credit_hold(rcs_peer *p, uint64_t charge);
+void cl_credit_release(rcs_peer *p, uint64_t charge);
+void cl_credit_wish(rcs_peer *p, uint64_t window); /* a large message wants more */
+
+/* --- send.c, recv.c, match.c, large.c ---------------------------------------------------------- */
+bool cl_send_try(struct cl_op *op); /* true: handed over (and perhaps ended) */
+bool cl_push_try(struct cl_op *op); /* one piece; true: sent */
+void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
+struct cl_op *cl_match_posted(rcs_ep *ep, const rcs_peer *from, uint64_t tag);
+rcs_claim *cl_match_unexp(rcs_ep *ep, const rcs_peer *from, uint64_t tag, uint64_t ignore);
+void cl_unexp_free(rcs_claim *u);
+void cl_recv_take(struct cl_op *op, rcs_claim *u); /* op matches u; frees u */
+void cl_large_matched(struct cl_op *op, rcs_peer *from, uint64_t tag, uint64_t len, uint64_t remote,
+	const struct wire_rts *rts);
+void cl_large_start(struct cl_op *op);
+void cl_large_fin(rcs_ep *ep, rcs_peer *to, uint64_t op, int status);
+void cl_large_push_rec(rcs_peer *from, const struct wire_rec *r, const uint8_t *payload);
+void cl_large_get_done(struct cl_op *op, const struct wire_rec *r);
+void cl_large_cts(rcs_peer *from, const struct wire_rec *r);
+
+/* --- reg.c, region.c --------------------------------------------------------------------------- */
+int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err);
+void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg);
+/* The region's registration with ep's channel, made at first use. */
+int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err);
+void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep);
+bool cl_region_covers(const rcs_region *r, const void *p, uint64_t len);
+
+/* --- exchange.c ----------------------------------------------------------------------------------- */
+int cl_eager(rcs_ep *ep, struct rcs_error *err); /* without the lock */
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers: one record for each endpoint that this endpoint has met, inserted by the user or not. It
+ * lives as long as the endpoint does, since the credits it counts are absolute.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/lib.h"
+
+rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch)
+{
+	struct cl_peer_key k = {node, slot, epoch};
+	rcs_peer *p = ep->last_peer;
+
+	if (p && !memcmp(&p->key, &k, sizeof(k)))
+		return p;
+	HASH_FIND(hh, ep->peers, &k, sizeof(k), p);
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return NULL;
+		p->key = k;
+		p->ep = ep;
+		p->rank = UINT32_MAX;
+		cl_credit_init(p);
+		HASH_ADD(hh, ep->peers, key, sizeof(p->key), p);
+	}
+	ep->last_peer = p;
+	return p;
+}
+
+void cl_peer_activate(rcs_peer *p)
+{
+	p->ep->kick = true;
+	if (p->active)
+		return;
+	p->active = true;
+	DL_APPEND2(p->ep->active, p, aprev, anext);
+}
+
+/* Before the first record: what it may send unasked is reserved, its daemon's address is told. */
+void cl_peer_meet(rcs_peer *p)
+{
+	rcs_ep *ep = p->ep;
+	uint64_t limit = ep->ch.answers_max / 2;
+
+	p->met = true;
+	/* Beyond half of the answers it is left to chance that not all speak at once: the ring is
+	 * sized for the ranks of the step, more peers than that are rare. */
+	if (ep->answers + CL_PEER_ANSWERS <= limit)
+		ep->answers += CL_PEER_ANSWERS;
+	if (p->has_addr && p->key.node != ep->ch.node && !ep->named[p->key.node]) {
+		struct wire_rec r = {.type = WIRE_REC_PEER, .len = sizeof(p->addr),
+			.dst_node = (uint16_t)p->key.node};
+
+		ep->named[p->key.node] = 1;
+		cl_ctl_send(ep, NULL, &r, &p->addr);
+	}
+}
+
+int cl_peer_insert(rcs_ep *ep, const struct wire_addr *a, rcs_peer **peer, struct rcs_error *err)
+{
+	const struct wire_addr *own = &ep->ch.addr;
+	const char *why;
+	rcs_peer *p;
+
+	if (wire_addr_check(a, &why))
+		return cl_fail(err, RCS_ERR_VERSION, "%s", why);
+	if (a->job != own->job || a->restart != own->restart)
+		return cl_fail(err, RCS_ERR_INVALID, "the address belongs to job %u (restart %u), this is "
+			"job %u (restart %u)", a->job, a->restart, own->job, own->restart);
+	if (a->node >= ep->ch.nodes)
+		return cl_fail(err, RCS_ERR_INVALID,
+			"the address names node %u, but the job has %u nodes", a->node, ep->ch.nodes);
+	p = cl_peer_get(ep, a->node, a->ep, a->epoch);
+	if (!p)
+		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a peer");
+	if (!p->has_addr) {
+		p->has_addr = true;
+		p->addr = *a;
+		p->rank = a->rank;
+		/* nothing was sent before: only inserted peers can be sent to */
+		p->win = a->credit0 < CL_CREDIT_MIN ? CL_CREDIT_MIN : a->credit0;
+		if (p->limit < p->win)
+			p->limit = p->win;
+	}
+	p->inserted = true;
+	*peer = p;
+	return 0;
+}
+
+int rcs_peer_insert(rcs_ep *ep, const struct rcs_addr *addr, rcs_peer **peer, struct rcs_error *err)
+{
+	struct wire_addr a;
+	int rc;
+
+	if (!ep || !addr || !peer)
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_peer_insert: an argument is NULL");
+	memcpy(&a, addr->bytes, sizeof(a));
+	rc = cl_enter(ep->ctx);
+	if (rc)
+		return cl_fail(err, rc, "%s", rcs_status_text(rc));
+	rc = cl_peer_insert(ep, &a, peer, err);
+	cl_leave(ep->ctx);
+	return rc;
+}
+
+static void end_all(struct cl_op **list, int status, bool send)
+{
+	struct cl_op *op, *tmp;
+
+	DL_FOREACH_SAFE(*list, op, tmp) {
+		cl_op_unlink(op);
+		if (send)
+			cl_op_end_send(op, status);
+		else
+			cl_op_end_recv(op, status);
+	}
+}
+
+/*
+ * The peer's endpoint does not exist any more, or its node is lost. What waits for the peer's
+ * library ends; what waits for a daemon (DELIVERED, GET_DONE) is answered by that daemon, unless
+ * the node is lost.
+ */
+void cl_peer_gone(rcs_peer *p, int status)
+{
+	rcs_ep *ep = p->ep;
+	struct cl_op *op, *tmp;
+
+	if (!p->gone)
+		p->gone = status;
+	end_all(&p->pending, status, true);
+	end_all(&p->pushing, status, true);
+	DL_FOREACH_SAFE(p->waiting, op, tmp) {
+		if (op->state == CL_DELIVERY && status == RCS_ERR_PEER_GONE)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_send(op, status);
+	}
+	DL_FOREACH_SAFE(p->fetching, op, tmp) {
+		if (op->state == CL_GETTING)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_recv(op, status);
+	}
+	DL_FOREACH_SAFE(ep->fetchq, op, tmp) {
+		if (op->peer != p)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_recv(op, status);
+	}
+	ep->kick = true;
+}
+
+void rcs_peer_remove(rcs_peer *peer)
+{
+	rcs_ep *ep = peer ? peer->ep : NULL;
+	struct cl_op *op, *tmp;
+
+	if (!peer || cl_enter(ep->ctx))
+		return;
+	peer->inserted = false;
+	end_all(&peer->pending, RCS_ERR_CANCELED, true);
+	DL_FOREACH_SAFE(ep->posted, op, tmp) {
+		if (op->peer != peer)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_recv(op, RCS_ERR_CANCELED);
+	}
+	/* The other side may be reading these buffers: it is asked, the answer ends them. */
+	DL_FOREACH(peer->waiting, op) {
+		struct wire_rec r = {.type = WIRE_REC_CANCEL, .op = cl_op_id(op)};
+
+		if (op->state != CL_RTS || op->canceling)
+			continue;
+		op->canceling = true;
+		cl_ctl_send(ep, peer, &r, NULL);
+	}
+	cl_ep_publish(ep);
+	cl_leave(ep->ctx);
+}
+
+void rcs_peer_set_context(rcs_peer *peer, void *context)
+{
+	if (peer)
+		peer->context = context;
+}
+
+void *rcs_peer_context(const rcs_peer *peer)
+{
+	return peer ? peer->context : NULL;
+}
+
+uint32_t rcs_peer_rank(const rcs_peer *peer)
+{
+	return peer ? peer->rank : UINT32_MAX;
+}
+
+int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info)
+{
+	const struct shm_node *n;
+	uint32_t state;
+	rcs_ep *ep;
+	int rc;
+
+	if (!peer || !info)
+		return RCS_ERR_INVALID;
+	ep = peer->ep;
+	rc = cl_enter(ep->ctx);
+	if (rc)
+		return rc;
+	n = &ep->ch.table->node_tab[peer->key.node];
+	state = atomic_load_explicit(&n->state, memory_order_acquire);
+	memset(info, 0, sizeof(*info));
+	switch (state) {
+	case SHM_NODE_CONNECTING:
+		info->state = RCS_PEER_CONNECTING;
+		break;
+	case SHM_NODE_UP:
+		info->state = RCS_PEER_UP;
+		break;
+	case SHM_NODE_UNREACHABLE:
+		info->state = RCS_PEER_UNREACHABLE;
+		break;
+	case SHM_NODE_DOWN:
+		info->state = RCS_PEER_LOST;
+		break;
+	case SHM_NODE_SELF:
+		info->state = RCS_PEER_LOCAL;
+		break;
+	default:
+		info->state = RCS_PEER_UNKNOWN;
+		break;
+	}
+	if (peer->gone)
+		info->state = RCS_PEER_LOST;
+	info->node = peer->key.node;
+	info->incarnation = atomic_load_explicit(&n->incarnation, memory_order_relaxed);
+	info->lane = atomic_load_explicit(&n->lane, memory_order_relaxed);
+	info->lanes_up = atomic_load_explicit(&n->lanes_up, memory_order_relaxed);
+	info->failovers = atomic_load_explicit(&n->failovers, memory_order_relaxed);
+	memcpy(info->host, n->host, sizeof(info->host));
+	info->host[sizeof(info->host) - 1] = '\0';
+	cl_leave(ep->ctx);
+	return 0;
+}

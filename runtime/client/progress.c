@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Progress: take what arrived, send what waited, notice what ended. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/lib.h"
+
+#define BURST	 256
+#define CHECK_NS 100000000ull
+
+void cl_ep_publish(rcs_ep *ep)
+{
+	uint64_t one = 1;
+
+	if (!ep->tx_dirty || ep->lost)
+		return;
+	ep->tx_dirty = false;
+	if (shm_ring_publish(&ep->ch.tx))
+		while (write(ep->ch.daemon_bell, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+}
+
+static bool ctl_write(rcs_ep *ep, const struct wire_rec *r, const void *payload)
+{
+	struct wire_rec *to = shm_ring_reserve(&ep->ch.tx, r->len);
+
+	if (!to)
+		return false;
+	*to = *r;
+	if (r->len)
+		memcpy(to + 1, payload, r->len);
+	shm_ring_commit(&ep->ch.tx, r->len);
+	ep->tx_dirty = true;
+	return true;
+}
+
+void cl_ctl_send(rcs_ep *ep, rcs_peer *peer, struct wire_rec *r, const void *payload)
+{
+	struct cl_ctl *c;
+
+	if (ep->lost)
+		return;
+	if (peer) {
+		r->dst_node = (uint16_t)peer->key.node;
+		r->dst_ep = (uint16_t)peer->key.ep;
+		r->dst_epoch = peer->key.epoch;
+		/* a credit counts as told: only in records that reach the peer's library */
+		if (r->type != WIRE_REC_GET)
+			r->credit = cl_credit_now(peer);
+	}
+	if (!ep->ctl && ctl_write(ep, r, payload))
+		return;
+	c = malloc(sizeof(*c));
+	if (!c) {
+		/* without it the other side would wait for ever; callers are in the midst of things */
+		ep->dying = RCS_ERR_NOMEM;
+		return;
+	}
+	c->next = NULL;
+	c->rec = *r;
+	if (r->len)
+		memcpy(c->payload, payload, r->len);
+	*ep->ctl_tail = c;
+	ep->ctl_tail = &c->next;
+	ep->kick = true;
+}
+
+void cl_ep_drain_ctl(rcs_ep *ep)
+{
+	struct cl_ctl *c;
+
+	while ((c = ep->ctl) && ctl_write(ep, &c->rec, c->payload)) {
+		ep->ctl = c->next;
+		if (!ep->ctl)
+			ep->ctl_tail = &ep->ctl;
+		free(c);
+	}
+}
+
+/* Pieces of large messages and waiting messages take turns, so neither starves the other. */
+static bool peer_pump(rcs_peer *p)
+{
+	if (p->push_turn && p->pushing) {
+		if (!cl_push_try(p->pushing))
+			return false;
+		p->push_turn = !p->pending;
+		return true;
+	}
+	if (p->pending) {
+		if (!cl_send_try(p->pending))
+			return false;
+		p->push_turn = p->pushing;
+		return true;
+	}
+	return p->pushing && cl_push_try(p->pushing);
+}
+
+void cl_ep_pump(rcs_ep *ep)
+{
+	struct cl_op *op, *otmp;
+	rcs_peer *p, *tmp;
+	bool did;
+
+	ep->kick = false;
+	ep->blocked = false;
+	cl_ep_drain_ctl(ep);
+	DL_FOREACH_SAFE(ep->fetchq, op, otmp)
+		cl_large_start(op);
+	do {
+		did = false;
+		for (p = ep->active; p; p = tmp) {
+			tmp = p->anext;
+			if (ep->ctl)
+				break;
+			if (peer_pump(p)) {
+				did = true;
+			} else if (!p->pending && !p->pushing) {
+				p->active = false;
+				DL_DELETE2(ep->active, p, aprev, anext);
+			}
+		}
+	} while (did && !ep->ctl && !ep->lost);
+	if (ep->ctl)
+		ep->blocked = true;
+	cl_ep_publish(ep);
+}
+
+static void check_nodes(rcs_ep *ep)
+{
+	rcs_peer *p, *tmp;
+
+	HASH_ITER(hh, ep->peers, p, tmp) {
+		const struct shm_node *n = &ep->ch.table->node_tab[p->key.node];
+
+		if (p->gone != RCS_ERR_NODE_LOST &&
+			atomic_load_explicit(&n->state, memory_order_acquire) == SHM_NODE_DOWN)
+			cl_peer_gone(p, RCS_ERR_NODE_LOST);
+	}
+}
+
+static bool ep_progress(rcs_ep *ep)
+{
+	int got = 0, i;
+
+	if (ep->dying) {
+		cl_ep_lost(ep, ep->dying);
+		return false;
+	}
+	for (i = 0; i < BURST && !ep->lost; i++) {
+		struct wire_rec r;
+		const uint8_t *payload;
+
+		got = shm_ring_peek(&ep->ch.rx, &r, &payload);
+		if (got <= 0)
+			break;
+		cl_recv_record(ep, &r, payload);
+		if (ep->lost)
+			return false;
+		shm_ring_consume(&ep->ch.rx, &r);
+	}
+	if (got < 0) {
+		cl_ep_lost(ep, RCS_ERR_PROTOCOL);
+		return false;
+	}
+	if (i)
+		ep->kick = true;
+	if (!i || ++ep->idle > 64) {
+		uint64_t now = cl_now();
+
+		ep->idle = 0;
+		if (now - ep->checked_at > CHECK_NS) {
+			ep->checked_at = now;
+			check_nodes(ep);
+			if (cl_chan_lost(&ep->ch)) {
+				cl_ep_lost(ep, RCS_ERR_RUNTIME_LOST);
+				return false;
+			}
+		}
+	}
+	if (ep->kick || ep->blocked)
+		cl_ep_pump(ep);
+	cl_ep_publish(ep);
+	return i == BURST;
+}
+
+void cl_progress(rcs_ctx *ctx)
+{
+	bool more;
+
+	do {
+		more = false;
+		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
+			if (!ep->lost)
+				ep_progress(ep);
+		/* Others sleep on these rings, and what woke them may just have been taken: the
+		 * rings must ring again, or be empty for certain. */
+		if (ctx->sleepers)
+			for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
+				if (!ep->lost && shm_ring_arm(&ep->ch.rx))
+					more = true;
+	} while (more);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registration of this process's memory in the daemon's protection domains.
+ *
+ * The daemon lends its uverbs descriptors; REG_MR through them pins the pages of the caller, and the
+ * kernel charges the caller's RLIMIT_MEMLOCK, once a device. The older write() interface refuses a
+ * descriptor that another process opened; the ioctl, with the same command inside, does not. The
+ * descriptors are closed before anything else happens: a kept copy would keep the daemon's queue
+ * pairs alive after its death.
+ */
+#include <errno.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "client/lib.h"
+
+#define LOAN_TRIES 50
+#define LOAN_US	   200
+
+static int reg_mr(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+	struct ib_uverbs_reg_mr_resp *resp)
+{
+	struct ib_uverbs_reg_mr cmd = {.start = addr, .length = len, .hca_va = addr, .pd_handle = pd,
+		.access_flags = access};
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attr[3];
+	} io;
+
+	memset(&io, 0, sizeof(io));
+	memset(resp, 0, sizeof(*resp));
+	io.hdr.length = sizeof(io);
+	io.hdr.object_id = UVERBS_OBJECT_DEVICE;
+	io.hdr.method_id = UVERBS_METHOD_INVOKE_WRITE;
+	io.hdr.num_attrs = 3;
+	io.attr[0].attr_id = UVERBS_ATTR_WRITE_CMD;
+	io.attr[0].len = sizeof(uint64_t);
+	io.attr[0].flags = UVERBS_ATTR_F_MANDATORY;
+	io.attr[0].data = IB_USER_VERBS_CMD_REG_MR;
+	io.attr[1].attr_id = UVERBS_ATTR_CORE_IN;
+	io.attr[1].len = sizeof(cmd);
+	io.attr[1].flags = UVERBS_ATTR_F_MANDATORY;
+	io.attr[1].data = (uint64_t)(uintptr_t)&cmd;
+	io.attr[2].attr_id = UVERBS_ATTR_CORE_OUT;
+	io.attr[2].len = sizeof(*resp);
+	io.attr[2].flags = UVERBS_ATTR_F_MANDATORY;
+	io.attr[2].data = (uint64_t)(uintptr_t)resp;
+	return ioctl(fd, RDMA_VERBS_IOCTL, &io.hdr) ? -errno : 0;
+}
+
+static int borrow(rcs_ep *ep, uint64_t addr, uint64_t len, struct shm_lent *lent, int *fds,
+	unsigned *n)
+{
+	struct shm_lend req = {.addr = addr, .len = len};
+	int rc = -EAGAIN;
+
+	cl_msg_init(&req.m, SHM_MSG_LEND);
+	/* it lends to one rank at a time */
+	for (int i = 0; i < LOAN_TRIES && (rc == -EAGAIN || rc == -EBUSY); i++) {
+		if (i)
+			usleep(LOAN_US);
+		*n = WIRE_RAILS_MAX;
+		rc = cl_chan_ask(&ep->ch, &req, sizeof(req), lent, sizeof(*lent), fds, n);
+	}
+	return rc;
+}
+
+/* A rail that is not there now has pd_handle ~0 and no descriptor. */
+static bool registrable(const struct shm_lent *lent, uint32_t rail)
+{
+	return lent->pd_handle[rail] != UINT32_MAX;
+}
+
+static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t len, const int *fds,
+	unsigned nfds, struct shm_reg *out, bool *readonly)
+{
+	uint32_t full = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
+		IB_UVERBS_ACCESS_REMOTE_WRITE;
+	unsigned next = 0;
+
+	out->ndev = lent->ndev < WIRE_RAILS_MAX ? lent->ndev : WIRE_RAILS_MAX;
+	for (uint32_t i = 0; i < out->ndev; i++) {
+		struct ib_uverbs_reg_mr_resp resp;
+		int rc;
+
+		if (!registrable(lent, i) || next == nfds) {
+			out->err[i] = -ENODEV;
+			continue;
+		}
+		rc = reg_mr(fds[next], lent->pd_handle[i], addr, len, full, &resp);
+		if (rc == -EFAULT || rc == -EACCES) {
+			/* constants and read-only files can be sent from, if not received into */
+			rc = reg_mr(fds[next], lent->pd_handle[i], addr, len,
+				IB_UVERBS_ACCESS_REMOTE_READ, &resp);
+			if (!rc)
+				*readonly = true;
+		}
+		next++;
+		out->err[i] = rc;
+		if (rc)
+			continue;
+		out->ok |= 1u << i;
+		out->mr_handle[i] = resp.mr_handle;
+		out->lkey[i] = resp.lkey;
+		out->rkey[i] = resp.rkey;
+	}
+}
+
+static int memlock_error(rcs_ep *ep, uint64_t len, struct rcs_error *err)
+{
+	struct rlimit lim = {0};
+	char limit[32] = "unlimited";
+
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (lim.rlim_cur != RLIM_INFINITY)
+		snprintf(limit, sizeof(limit), "%llu", (unsigned long long)lim.rlim_cur);
+	(void)ep;
+	return cl_fail(err, RCS_ERR_MEMLOCK, "cannot pin %llu bytes: RLIMIT_MEMLOCK is %s bytes here and "
+		"counts once for each rail; raise it (ulimit -l) and set "
+		"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", (unsigned long long)len, limit);
+}
+
+static int reg_outcome(rcs_ep *ep, uint64_t len, const struct shm_reg *r, struct rcs_error *err)
+{
+	for (uint32_t i = 0; i < r->ndev; i++) {
+		if (r->ok & 1u << i)
+			return 0;
+		if (r->err[i] == -ENOMEM)
+			return memlock_error(ep, len, err);
+		if (r->err[i] == -EFAULT)
+			return cl_fail(err, RCS_ERR_FAULT, "the %llu bytes are not all mapped readable memory",
+				(unsigned long long)len);
+	}
+	/* no device took it, or none is there: a region all the same, only slower */
+	return 0;
+}
+
+int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err)
+{
+	uint64_t at = (uint64_t)(uintptr_t)addr;
+	struct shm_lent lent;
+	struct shm_reg out;
+	struct shm_msg ans;
+	int fds[WIRE_RAILS_MAX], rc;
+	unsigned nfds = 0;
+	bool readonly = false;
+
+	rc = borrow(ep, at, len, &lent, fds, &nfds);
+	if (rc) {
+		if (rc == -ECONNRESET || rc == -EPIPE || rc == -ENOTCONN)
+			return cl_fail(err, RCS_ERR_RUNTIME_LOST, "%s", lent.m.sentence);
+		return cl_fail(err, rc == -ENOMEM ? RCS_ERR_NOMEM : RCS_ERR_AGAIN,
+			"the rcshare daemon lends no device: %s",
+			lent.m.sentence[0] ? lent.m.sentence : strerror(-rc));
+	}
+	memset(&out, 0, sizeof(out));
+	cl_msg_init(&out.m, SHM_MSG_REG);
+	out.key = lent.key;
+	if (lent.ndev)
+		register_all(&lent, at, len, fds, nfds, &out, &readonly);
+	while (nfds)
+		close(fds[--nfds]);
+	rc = cl_chan_ask(&ep->ch, &out, sizeof(out), &ans, sizeof(ans), NULL, NULL);
+	if (rc)
+		return cl_fail(err, RCS_ERR_RUNTIME_LOST, "the registration was not taken: %s",
+			ans.sentence[0] ? ans.sentence : strerror(-rc));
+	reg->key = lent.key;
+	reg->rdma = out.ok != 0;
+	reg->readonly = readonly;
+	rc = reg_outcome(ep, len, &out, err);
+	if (rc == RCS_ERR_MEMLOCK && !err && !ep->ctx->memlock_warned) {
+		struct rcs_error e;
+
+		ep->ctx->memlock_warned = true;
+		memlock_error(ep, len, &e);
+		fprintf(stderr, "rcshare: rank %u: large messages are copied instead of fetched by RDMA: %s\n",
+			ep->ctx->rank, e.sentence);
+	}
+	if (rc)
+		cl_reg_drop(ep, reg);
+	return rc;
+}
+
+/*
+ * Nothing can touch the memory any more when this is called (its transfer has ended), so nobody
+ * needs to wait for the daemon.
+ */
+void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg)
+{
+	struct shm_dereg req = {.key = reg->key};
+
+	cl_msg_init(&req.m, SHM_MSG_DEREG);
+	if (!ep->lost && reg->key.region)
+		cl_chan_tell(&ep->ch, &req, sizeof(req));
+	*reg = (struct cl_reg){0};
+}
