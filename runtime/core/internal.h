@@ -23,6 +23,13 @@
 #define CORE_ACKS_MAX  4u
 #define CORE_PLAIN_MAX 8u
 
+/*
+ * Explicit acks are bounded by tokens: a receiver that is busy must not find more unnumbered frames
+ * in its receive queue than it posted for them. A quarter of a window earns one, time a few more.
+ */
+#define CORE_ACK_TOKENS   4u
+#define CORE_ACK_TOKEN_NS 50000000ull
+
 static inline bool core_lane_live(const struct core_lane *ln)
 {
 	return ln->state == CORE_LANE_OPENING || ln->state == CORE_LANE_SETUP ||

@@ -62,6 +62,7 @@ void core_link_init(struct core_link *l, const struct core_cfg *cfg, uint64_t no
 	l->active = CORE_LANE_NONE;
 	l->rx_lane = CORE_LANE_NONE;
 	l->ack_at = CORE_NEVER;
+	l->ack_tokens = CORE_ACK_TOKENS;
 	l->ack_token_at = now;
 	l->cap_from = CORE_NEVER;
 	l->depth = l->depth_want = l->cfg.depth0;

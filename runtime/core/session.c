@@ -2,13 +2,6 @@
 /* The numbered frames: counting, acknowledging, keeping slots until they may be written again. */
 #include "core/internal.h"
 
-/*
- * Explicit acks are bounded by tokens: a receiver that is busy must not find more unnumbered frames
- * in its receive queue than it posted for them. A quarter of a window earns one, time a few more.
- */
-#define ACK_TOKENS   4u
-#define ACK_TOKEN_NS 50000000ull
-
 /* A peer that moves two windows within this time is given the large one. */
 #define BURST_NS 10000000ull
 
@@ -120,15 +113,15 @@ uint64_t core_ack_due(const struct core_link *l)
 	if (!ack_wanted(l))
 		return CORE_NEVER;
 	if (!l->ack_force && !l->ack_tokens)
-		return core_max(l->ack_at, l->ack_token_at + ACK_TOKEN_NS);
+		return core_max(l->ack_at, l->ack_token_at + CORE_ACK_TOKEN_NS);
 	return l->ack_at;
 }
 
 void core_ack_tick(struct core_link *l, uint64_t now)
 {
-	if (now >= l->ack_token_at + ACK_TOKEN_NS) {
+	if (now >= l->ack_token_at + CORE_ACK_TOKEN_NS) {
 		l->ack_token_at = now;
-		if (l->ack_tokens < ACK_TOKENS)
+		if (l->ack_tokens < CORE_ACK_TOKENS)
 			l->ack_tokens++;
 	}
 }
@@ -155,7 +148,7 @@ static void delivered(struct core_link *l, uint64_t now)
 	l->rx++;
 	if (++l->ack_frames * 4u >= l->depth) {
 		l->ack_frames = 0;
-		if (l->ack_tokens < ACK_TOKENS)
+		if (l->ack_tokens < CORE_ACK_TOKENS)
 			l->ack_tokens++;
 	}
 	if (l->rx - l->rx_told >= every)

@@ -37,6 +37,8 @@ void sim_fault_start(struct sim *s)
 				tell_rail(s, n, r, CORE_R_NONE);
 		}
 	}
+	if (s->cut_end >= 0)
+		s->cut[s->cut_end][s->cut_lane] = 1;
 	if (!s->calm)
 		sim_at(s, sim_below(s, s->heal_at / 4), (struct sim_ev){ .type = SIM_EV_FAULT });
 }
@@ -68,6 +70,8 @@ void sim_fault(struct sim *s)
 
 	if (s->now >= s->heal_at)
 		return;
+	if (s->slow && sim_chance(s, 50)) /* what was received is taken after the lane has died */
+		what = 5;
 	sim_at(s, s->now + sim_below(s, s->heal_at / 4), (struct sim_ev){ .type = SIM_EV_FAULT });
 	sim_trace(s, e, "fault %u, rail %d", what, rail);
 	switch (what) {
@@ -134,12 +138,12 @@ void sim_fault_heal(struct sim *s, const struct sim_ev *ev)
 	}
 }
 
-/* Everything works again. */
+/* Everything works again, but for what is cut for ever. */
 void sim_fault_end(struct sim *s)
 {
 	for (int i = 0; i < s->ends; i++)
 		for (uint8_t r = 0; r < CORE_LANES; r++)
-			s->cut[i][r] = 0;
+			s->cut[i][r] = i == s->cut_end && r == s->cut_lane;
 	for (int n = 0; n < s->nodes; n++)
 		for (uint8_t r = 0; r < s->cfg.rails; r++)
 			if (s->has[n][r] && !s->port[n][r]) {

@@ -144,7 +144,7 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 		else if (m->content != sim_content(e->peer, e->node, m->seq))
 			sim_fail(s, "end %d: frame %llu delivered with other content", e->id,
 				(unsigned long long)m->seq);
-		else if (m->gen != e->qp[lane].gen || e->qp[lane].state == SIM_QP_DEAD)
+		else if (m->gen != e->qp[lane].gen || e->qp[lane].state != SIM_QP_READY)
 			sim_fail(s, "end %d: frame of a dead generation delivered", e->id);
 		e->delivered++;
 		s->frames++;
@@ -154,13 +154,13 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 /* Completions and receives, in the order of each lane; some are left for the next time. */
 static bool drain(struct sim *s, struct sim_end *e)
 {
-	uint8_t first = (uint8_t)sim_below(s, CORE_LANES);
-	bool more = false;
+	uint8_t first = s->slow ? 0 : (uint8_t)sim_below(s, CORE_LANES);
+	bool more = false, served = false;
 
 	for (uint8_t k = 0; k < CORE_LANES && !s->failed; k++) {
 		uint8_t i = (uint8_t)((first + k) % CORE_LANES);
 		struct sim_qp *q = &e->qp[i];
-		uint32_t batch = 1 + (uint32_t)sim_below(s, 40);
+		uint32_t batch = 1 + (uint32_t)sim_below(s, s->batch);
 
 		if (q->state == SIM_QP_NONE || q->state == SIM_QP_DEAD)
 			continue;
@@ -170,9 +170,14 @@ static bool drain(struct sim *s, struct sim_end *e)
 			core_link_completed(&e->link, i, q->gen,
 				m->type == SIM_DATA ? m->seq : CORE_NEVER, s->now);
 		}
-		while (q->in_head != q->in_tail && batch--) {
+		if (s->slow && served)
+			batch = 0;
+		served |= q->in_head != q->in_tail;
+		while (q->in_head != q->in_tail && batch) {
 			struct sim_msg m = q->in[q->in_head++ % SIM_RING];
 
+			batch--;
+			q->in_data -= m.type == SIM_DATA;
 			take(s, e, i, &m);
 		}
 		more |= q->in_head != q->in_tail;
@@ -365,6 +370,18 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 	}
 }
 
+/* Each death of a lane that was up must be told as a failover. */
+static void count_deaths(struct sim_end *e)
+{
+	for (uint8_t i = 0; i < CORE_LANES; i++) {
+		const struct core_lane *ln = &e->link.lane[i];
+		uint32_t up = ln->state == CORE_LANE_UP ? ln->gen : 0;
+
+		e->deaths += e->up_gen[i] && e->up_gen[i] != up;
+		e->up_gen[i] = up;
+	}
+}
+
 void sim_node_run(struct sim *s, struct sim_end *e)
 {
 	struct core_act a;
@@ -392,11 +409,14 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 		if (++guard > 2000)
 			sim_fail(s, "end %d: actions without end (last %d)", e->id, a.type);
 	}
+	count_deaths(e);
 	next = core_link_deadline(&e->link);
 	if (next <= s->now) {
 		sim_fail(s, "end %d: deadline has passed after polling", e->id);
 		return;
 	}
+	if (s->slow && s->busy_until[e->node] < s->now)
+		s->busy_until[e->node] = s->now + 20 * US + sim_below(s, 100 * US);
 	if (more)
 		next = s->now + 1 * US;
 	if (e->submitted < e->goal && e->app_at < next && core_link_room(&e->link))

@@ -52,7 +52,7 @@ struct sim_qp {
 	uint64_t last_seq;
 	bool any_seq;
 	struct sim_msg out[SIM_RING];
-	uint32_t in_head, in_tail;
+	uint32_t in_head, in_tail, in_data;
 	struct sim_msg in[SIM_RING];
 };
 
@@ -91,7 +91,8 @@ struct sim_end { /* one node's side of a pair */
 	uint8_t last_lane;
 	uint32_t last_gen;
 	bool told_unreachable;
-	uint64_t ctrls, failovers, told_limit;
+	uint64_t ctrls, failovers, deaths;
+	uint32_t up_gen[CORE_LANES]; /* 0: was not up */
 };
 
 enum sim_ev_type {
@@ -123,9 +124,13 @@ struct sim {
 	struct sim_end *end;
 	uint64_t busy_until[SIM_NODES];
 	uint32_t busy_odds;
+	bool slow; /* nodes serve one lane at a time, the first that has something, and take long */
+	uint32_t batch; /* frames a node takes from a lane at once */
 	bool port[SIM_NODES][CORE_LANES]; /* a port that works */
 	bool has[SIM_NODES][CORE_LANES];
 	uint8_t cut[SIM_ENDS][CORE_LANES]; /* direction from this end: count of cuts */
+	int cut_end; /* a direction that stays cut for ever (-1: none) ... */
+	uint8_t cut_lane;
 	uint64_t delay_max[CORE_LANES];
 	uint64_t retry_ns; /* a NIC gives up after */
 	uint64_t heal_at;

@@ -658,6 +658,33 @@ static void acks_wait_a_little_and_ride_on_data(void **state)
 	assert_null(got(r, CORE_ACT_ACK, -1));
 }
 
+static void an_ack_told_on_a_dead_lane_is_told_again(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	both_up(r);
+	for (int i = 0; i < 3; i++) {
+		complete(r, 0);
+		complete(r, 1);
+		complete(r, TCP);
+		r->now += 100 * MS; /* acks are rationed */
+		turn(r);
+	}
+	core_link_rx(&r->l, 0, r->l.lane[0].gen, 0, 0, 64, r->now);
+	r->now += 1 * MS;
+	turn(r);
+	assert_non_null(got(r, CORE_ACT_ACK, 0));
+	complete(r, 0);
+	r->now += 1 * MS;
+	turn(r);
+	assert_null(got(r, CORE_ACT_ACK, -1));
+	core_link_lane_error(&r->l, 0, r->l.lane[0].gen, CORE_R_COMPLETION, r->now);
+	turn(r);
+	assert_non_null(got(r, CORE_ACT_ACK, -1));
+	assert_null(got(r, CORE_ACT_ACK, 0));
+}
+
 static void idle_lanes_are_kept_alive(void **state)
 {
 	struct rig *r = &rig;
@@ -752,6 +779,7 @@ int main(void)
 		cmocka_unit_test(a_failed_connect_is_tried_again),
 		cmocka_unit_test(unreachable_is_told_once_each_way),
 		cmocka_unit_test(acks_wait_a_little_and_ride_on_data),
+		cmocka_unit_test(an_ack_told_on_a_dead_lane_is_told_again),
 		cmocka_unit_test(idle_lanes_are_kept_alive),
 		cmocka_unit_test(the_window_grows_with_use),
 		cmocka_unit_test(a_lane_that_cannot_send_gets_nothing),
