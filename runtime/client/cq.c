@@ -189,7 +189,7 @@ int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 	if (rc)
 		return rc;
 	cq_disarm(cq);
-	if (cq->count < n || cq->count == 0)
+	if (cq->count < n || !n)
 		cl_progress(cq->ctx);
 	rc = (int)cq_take(cq, c, n);
 	if (!rc && !cq->count)

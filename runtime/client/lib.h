@@ -135,6 +135,7 @@ struct rcs_peer {
 	bool met;   /* something was sent: answers are reserved */
 	bool active; /* in ep->active */
 	bool push_turn;
+	bool short_of_credit; /* what the head of pending waits for */
 	int gone;   /* status requests end with; 0: alive */
 	uint32_t rank;
 	void *context;
@@ -346,6 +347,10 @@ void cl_large_cts(rcs_peer *from, const struct wire_rec *r);
 
 /* --- reg.c, region.c --------------------------------------------------------------------------- */
 int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err);
+/* REG_MR by ioctl; unit tests put something else here. */
+struct ib_uverbs_reg_mr_resp;
+extern int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+	struct ib_uverbs_reg_mr_resp *resp);
 void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg);
 /* The region's registration with ep's channel, made at first use. */
 int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err);

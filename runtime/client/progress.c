@@ -79,7 +79,11 @@ void cl_ep_drain_ctl(rcs_ep *ep)
 	}
 }
 
-/* Pieces of large messages and waiting messages take turns, so neither starves the other. */
+/*
+ * Pieces of large messages and waiting messages take turns, so that neither takes all the credit. A
+ * message that waits for something else than credit does not hold the pieces up: they may be what it
+ * waits for.
+ */
 static bool peer_pump(rcs_peer *p)
 {
 	if (p->push_turn && p->pushing) {
@@ -90,7 +94,7 @@ static bool peer_pump(rcs_peer *p)
 	}
 	if (p->pending) {
 		if (!cl_send_try(p->pending))
-			return false;
+			return !p->short_of_credit && p->pushing && cl_push_try(p->pushing);
 		p->push_turn = p->pushing;
 		return true;
 	}

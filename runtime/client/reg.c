@@ -24,7 +24,7 @@
 #define LOAN_TRIES 50
 #define LOAN_US	   200
 
-static int reg_mr(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+static int reg_mr_ioctl(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
 	struct ib_uverbs_reg_mr_resp *resp)
 {
 	struct ib_uverbs_reg_mr cmd = {.start = addr, .length = len, .hca_va = addr, .pd_handle = pd,
@@ -54,6 +54,9 @@ static int reg_mr(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t acc
 	io.attr[2].data = (uint64_t)(uintptr_t)resp;
 	return ioctl(fd, RDMA_VERBS_IOCTL, &io.hdr) ? -errno : 0;
 }
+
+int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+	struct ib_uverbs_reg_mr_resp *resp) = reg_mr_ioctl;
 
 static int borrow(rcs_ep *ep, uint64_t addr, uint64_t len, struct shm_lent *lent, int *fds,
 	unsigned *n)
@@ -94,10 +97,10 @@ static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t le
 			out->err[i] = -ENODEV;
 			continue;
 		}
-		rc = reg_mr(fds[next], lent->pd_handle[i], addr, len, full, &resp);
+		rc = cl_reg_mr(fds[next], lent->pd_handle[i], addr, len, full, &resp);
 		if (rc == -EFAULT || rc == -EACCES) {
 			/* constants and read-only files can be sent from, if not received into */
-			rc = reg_mr(fds[next], lent->pd_handle[i], addr, len,
+			rc = cl_reg_mr(fds[next], lent->pd_handle[i], addr, len,
 				IB_UVERBS_ACCESS_REMOTE_READ, &resp);
 			if (!rc)
 				*readonly = true;

@@ -150,13 +150,16 @@ bool cl_send_try(struct cl_op *op)
 	enum how how;
 	struct rcs_msg m;
 
+	p->short_of_credit = false;
 	if (node_busy(p))
 		return false;
 	if (!p->met)
 		cl_peer_meet(p);
 	how = choose(p, op->len);
-	if (how == WAIT)
+	if (how == WAIT) {
+		p->short_of_credit = true;
 		return false;
+	}
 	if (how == RENDEZVOUS)
 		return rts(op);
 	m = (struct rcs_msg){.iov = op->iov, .iov_n = op->iov_n, .flags = op->flags, .tag = op->tag,
