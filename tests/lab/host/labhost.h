@@ -15,5 +15,7 @@ int net_main(int argc, char **argv);
 int netctl_main(int argc, char **argv);
 /* monitor: a command for a guest's QEMU monitor */
 int monitor_main(int argc, char **argv);
+/* tsc: the rate of this machine's time stamp counter */
+int tsc_main(int argc, char **argv);
 
 #endif
