@@ -447,21 +447,39 @@ static void stop_one(const struct plug_conf *conf, uint32_t job, uint32_t restar
 	rmdir(path);
 }
 
+/* The next entry of the run dir that is JOB.RESTART.lock or JOB.RESTART; false at the end. */
+static bool next_restart(DIR *dir, uint32_t job, uint32_t *restart)
+{
+	struct dirent *e;
+	uint32_t id;
+
+	while ((e = readdir(dir)))
+		if (sscanf(e->d_name, "%" SCNu32 ".%" SCNu32, &id, restart) == 2 && id == job)
+			return true;
+	return false;
+}
+
+uint32_t plug_launch_restart(const struct plug_conf *conf, uint32_t job, uint32_t guess)
+{
+	DIR *dir = opendir(conf->run_dir);
+	uint32_t restart;
+
+	if (!dir)
+		return guess;
+	if (next_restart(dir, job, &restart))
+		guess = restart;
+	closedir(dir);
+	return guess;
+}
+
 void plug_launch_stop(const struct plug_conf *conf, uint32_t job)
 {
-	uint32_t id, restart, last = UINT32_MAX;
 	DIR *dir = opendir(conf->run_dir);
-	struct dirent *e;
-	char dot;
+	uint32_t restart;
 
 	if (!dir)
 		return;
-	while ((e = readdir(dir))) {
-		if (sscanf(e->d_name, "%" SCNu32 "%c%" SCNu32, &id, &dot, &restart) != 3 ||
-			dot != '.' || id != job || restart == last)
-			continue;
+	while (next_restart(dir, job, &restart))	/* comes twice: folder and lock */
 		stop_one(conf, job, restart);
-		last = restart;
-	}
 	closedir(dir);
 }

@@ -32,6 +32,13 @@ struct plug_job {
 };
 
 /*
+ * The restart count of a job that has a daemon on this node, or else `guess`: the epilog removes
+ * what earlier runs had, so what exists is this run's. (In 22.05 S_SLURM_RESTART_COUNT is 0 in
+ * every step but the batch step, and a step started from outside has no SLURM_RESTART_COUNT.)
+ */
+uint32_t plug_launch_restart(const struct plug_conf *conf, uint32_t job, uint32_t guess);
+
+/*
  * Makes sure that the job's daemon runs on this node and is ready: starts it, or waits for the
  * one that another step or the prolog has started. Waits conf->timeout_ms at most. Returns 0, or
  * -errno with a sentence in *err; then no daemon that this call started is left.

@@ -189,9 +189,12 @@ static void step_begin(spank_t sp)
 	int rc;
 
 	spank_get_item(sp, S_JOB_STEPID, &stepid);
-	if (stepid == EXTERN_STEP || spank_get_item(sp, S_JOB_ID, &step.job) ||
-		spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart))
+	if (stepid == EXTERN_STEP || spank_get_item(sp, S_JOB_ID, &step.job))
 		return;
+	spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart);
+	if (!step.restart && job_env(sp, "SLURM_RESTART_COUNT", value, sizeof(value)))
+		step.restart = (uint32_t)strtoul(value, NULL, 10);
+	step.restart = plug_launch_restart(&conf, step.job, step.restart);
 	rc = choose(job_env(sp, PLUG_ENV_DEFAULT, value, sizeof(value)), &opt, &err);
 	if (rc) {
 		/* Was not there, or good, when the job was submitted. */

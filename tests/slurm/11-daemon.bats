@@ -211,18 +211,15 @@ victim() {
 		srun --rcshare=on sh -c 'echo $RCSHARE_SOCKET'
 		[ "${SLURM_RESTART_COUNT:-0}" != 0 ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }
 	END
-	eventually requeued
-	# Slurm lets it wait for two minutes, a test does not.
-	"$bed" run -u root -- scontrol update "JobId=$job" StartTime=now
-	wait $!
-	grep -q '\.1/sock$' "$BED_DIR/home/log"
-	[ -e "$BED_DIR/home/seen.b0.$job.0" ]
-	[ -e "$BED_DIR/home/seen.b0.$job.1" ]
-}
-
-requeued() {
-	job=$("$bed" run -- squeue -h -t PD -o '%A %r' | awk '$2 == "BeginTime" { print $1 }')
-	[[ -n $job ]]
+	eventually compgen -G "$BED_DIR/home/seen.b0.*.1"
+	job=$(echo "$BED_DIR"/home/seen.b0.*.1)
+	job=${job#*seen.b0.}
+	job=${job%.1}
+	eventually grep -qx end "$BED_DIR/home/seen.b0.$job.1"
+	grep -qx "arg --run-dir /run/rcshare/$job.1" "$BED_DIR/home/seen.b0.$job.1"
+	grep -qx "arg --run-dir /run/rcshare/$job.0" "$BED_DIR/home/seen.b0.$job.0"
+	[ "$(grep -h ^token "$BED_DIR"/home/seen.b0.$job.* | sort -u | wc -l)" -eq 2 ]
+	wait
 }
 
 @test "a missing daemon, a bad argument and a missing key never drain a node" {

@@ -43,10 +43,10 @@ has_carrier() {
 	[[ $("$bed" run --on "$1" -- cat /sys/class/net/eth0/carrier) == "$2" ]]
 }
 
-# eventually CMD...: CMD becomes true within 20 s
+# eventually CMD...: CMD becomes true within 20 s (BED_WAIT)
 eventually() {
-	local deadline=$((SECONDS + 20))
-	until "$@"; do
+	local deadline=$((SECONDS + ${BED_WAIT:-20}))
+	until "$@" >/dev/null 2>&1; do
 		[[ $SECONDS -lt $deadline ]] || { echo "never became true: $*" >&2; return 1; }
 		read -rt 0.05 <>"$BED_DIR/tick" || :
 	done
@@ -71,16 +71,21 @@ need_plugin() {
 	[[ -e $root/build/rcshare_spank.so ]] || skip "build/rcshare_spank.so is not built: run make"
 }
 
-# batch [SBATCH OPTIONS] <SCRIPT: runs it to its end, shows its output
+# batch [SBATCH OPTIONS] <SCRIPT: runs it to its end, shows its output; 0 if it completed
 batch() {
-	local script=$BED_DIR/home/script out=$BED_DIR/home/out.batch
+	local script=$BED_DIR/home/script out=$BED_DIR/home/out.batch job state
 	{ echo '#!/bin/bash'; cat; } >"$script"
 	chmod 755 "$script"
 	rm -f "$out"
-	timeout -k 5 60 "$bed" run -- sbatch -W -Q -o "$out" "$@" "$script"
-	local code=$?
+	job=$("$bed" run -- sbatch --parsable -o "$out" "$@" "$script") || return 1
+	BED_WAIT=60 eventually ended "$job"		# sbatch -W looks at every few seconds only
 	cat "$out"
-	return $code
+	[[ $state == COMPLETED ]]
+}
+
+ended() {
+	state=$("$bed" run -- scontrol -o show job "$1" | sed 's/.*JobState=\([A-Z_]*\).*/\1/')
+	[[ $state != @(PENDING|RUNNING|COMPLETING|CONFIGURING|REQUEUED) ]]
 }
 
 # on_node NODE CMD...: as root
