@@ -20,8 +20,9 @@
 #include "client/lib.h"
 
 #define SPIN_NS	  20000ull
-#define BLOCKED_MS 1
-#define CHECK_MS  250 /* the node table has no bell */
+#define BLOCKED_NS 50000ull
+#define BLOCKED_MAX_NS 2000000ull
+#define CHECK_NS  1000000000ull /* the node table has no bell */
 
 static void efd_drain(int fd)
 {
@@ -219,23 +220,38 @@ static bool blocked(const rcs_ctx *ctx)
 	return false;
 }
 
+uint64_t cl_sleep_ns(const rcs_ctx *ctx, uint64_t *step)
+{
+	if (!blocked(ctx))
+		return CHECK_NS;
+	*step = !*step ? BLOCKED_NS : *step < BLOCKED_MAX_NS ? 2 * *step : *step;
+	return *step;
+}
+
+void cl_poll(struct pollfd *p, unsigned n, uint64_t ns)
+{
+	struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	ppoll(p, n, &t, NULL);
+}
+
 /* Sleeps, without the lock, until something may have happened or `until`. */
-static void cq_sleep(rcs_cq *cq, uint64_t until)
+static void cq_sleep(rcs_cq *cq, uint64_t until, uint64_t *step)
 {
 	rcs_ctx *ctx = cq->ctx;
 	struct pollfd p = {.fd = cq->epfd, .events = POLLIN};
-	int ms = blocked(ctx) ? BLOCKED_MS : CHECK_MS;
-	uint64_t now = cl_now();
+	uint64_t ns, now = cl_now();
 
 	efd_drain(cq->efd);
 	if (cl_arm(ctx))
 		return;
-	if (until < now + (uint64_t)ms * 1000000)
-		ms = until <= now ? 0 : (int)((until - now) / 1000000) + 1;
+	ns = cl_sleep_ns(ctx, step);
+	if (until - now < ns)
+		ns = until > now ? until - now : 0;
 	ctx->sleepers++;
 	cq->waiters++;
 	cl_leave(ctx);
-	poll(&p, 1, ms);
+	cl_poll(&p, 1, ns);
 	pthread_mutex_lock(&ctx->lock);
 	cq->waiters--;
 	ctx->sleepers--;
@@ -243,7 +259,7 @@ static void cq_sleep(rcs_cq *cq, uint64_t until)
 
 int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms)
 {
-	uint64_t start, until, now;
+	uint64_t start, until, now, work, step = 0;
 	int rc;
 
 	if (!cq || !n || !c)
@@ -253,7 +269,8 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 		return rc;
 	cq_disarm(cq);
 	start = cl_now();
-	until = timeout_ms < 0 ? UINT64_MAX : start + (uint64_t)timeout_ms * 1000000;
+	work = cq->ctx->work;
+	until = timeout_ms < 0 ? INT64_MAX : start + (uint64_t)timeout_ms * 1000000;
 	for (;;) {
 		if (!cq->count)
 			cl_progress(cq->ctx);
@@ -267,8 +284,13 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 			rc = RCS_ERR_TIMEOUT;
 			break;
 		}
+		if (work != cq->ctx->work) {
+			work = cq->ctx->work;
+			start = now;
+			step = 0;
+		}
 		if (now - start > SPIN_NS) {
-			cq_sleep(cq, until);
+			cq_sleep(cq, until, &step);
 			if (cq->ctx->fork_gen != cl_fork_gen) {
 				rc = RCS_ERR_FORKED;
 				break;

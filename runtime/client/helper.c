@@ -11,24 +11,25 @@
 static void *helper_main(void *arg)
 {
 	rcs_ctx *ctx = arg;
+	uint64_t work = 0, step = 0, ns;
 	bool armed, stop;
 
 	do {
 		struct pollfd p[2] = {{.fd = ctx->epfd, .events = POLLIN},
 			{.fd = ctx->helper_efd, .events = POLLIN}};
-		int ms = 250;
 
 		pthread_mutex_lock(&ctx->lock);
 		cl_progress(ctx);
-		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
-			if (ep->blocked)
-				ms = 1;
+		if (work != ctx->work)
+			step = 0;
+		work = ctx->work;
+		ns = cl_sleep_ns(ctx, &step);
 		armed = !cl_arm(ctx);
 		ctx->sleepers++;
 		stop = ctx->helper_stop;
 		cl_leave(ctx);
 		if (armed && !stop)
-			poll(p, 2, ms);
+			cl_poll(p, 2, ns);
 		pthread_mutex_lock(&ctx->lock);
 		ctx->sleepers--;
 		stop = ctx->helper_stop;

@@ -14,6 +14,7 @@
 #ifndef RCS_CLIENT_LIB_H
 #define RCS_CLIENT_LIB_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -249,6 +250,7 @@ struct rcs_ctx {
 	/* sleeping */
 	int epfd;
 	uint32_t sleepers;
+	uint64_t work; /* grows with each record taken or sent */
 	bool few_cpus;
 	pthread_t helper;
 	bool helper_on, helper_stop;
@@ -305,6 +307,10 @@ int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
 bool cl_cq_room(const rcs_cq *cq);
 void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c);
 int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
+/* How long to sleep at most: short, and then less so, while something waits for the daemon to make
+ * room, of which no bell tells. *step is 0 at first and after progress. */
+uint64_t cl_sleep_ns(const rcs_ctx *ctx, uint64_t *step);
+void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
 
 /* --- progress.c, ep.c -------------------------------------------------------------------------- */
 void cl_progress(rcs_ctx *ctx);

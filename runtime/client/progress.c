@@ -33,6 +33,7 @@ static bool ctl_write(rcs_ep *ep, const struct wire_rec *r, const void *payload)
 		memcpy(to + 1, payload, r->len);
 	shm_ring_commit(&ep->ch.tx, r->len);
 	ep->tx_dirty = true;
+	ep->ctx->work++;
 	return true;
 }
 
@@ -168,8 +169,10 @@ static bool ep_progress(rcs_ep *ep)
 		cl_ep_lost(ep, RCS_ERR_PROTOCOL);
 		return false;
 	}
-	if (i)
+	if (i) {
 		ep->kick = true;
+		ep->ctx->work++;
+	}
 	if (!i || ++ep->idle > 64) {
 		uint64_t now = cl_now();
 

@@ -41,6 +41,7 @@ static void commit(rcs_peer *p, struct wire_rec *r)
 	shm_ring_commit(&p->ep->ch.tx, r->len);
 	p->sent += WIRE_REC_SPACE(r->len);
 	p->ep->tx_dirty = true;
+	p->ep->ctx->work++;
 }
 
 static bool eager(rcs_peer *p, const struct rcs_msg *m, uint64_t len, uint64_t op)
