@@ -57,8 +57,7 @@ static bool find_mount(const char *mountinfo, const char *controllers, char *mnt
 			continue;
 		if (strcmp(root, "/") != 0)
 			continue;
-		if (*controllers ? strcmp(type, "cgroup") != 0 ||
-					   !listed(super, controllers, first)
+		if (*controllers ? strcmp(type, "cgroup") != 0 || !listed(super, controllers, first)
 				 : strcmp(type, "cgroup2") != 0)
 			continue;
 		snprintf(mnt, size, "%s", point);
@@ -81,8 +80,8 @@ static size_t job_prefix(const char *path, const char *component)
 	return 0;
 }
 
-void plug_cgroup_parse(const char *cgroup, const char *mountinfo, uint32_t job,
-	struct plug_cgroups *out)
+void plug_cgroup_parse(
+	const char *cgroup, const char *mountinfo, uint32_t job, struct plug_cgroups *out)
 {
 	char line[1024], component[32], v1[PLUG_CGROUP_PATH] = "", mnt[256];
 	char *controllers, *path;
@@ -186,7 +185,28 @@ static void inherit(const char *parent, const char *child, const char *name)
 	free(text);
 }
 
-void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid)
+/* v1 and v2 have different names; a file that is not there is another controller's folder. */
+static void limit(
+	const char *own, unsigned long long memory_limit_mb, unsigned long long cpu_weight)
+{
+	char number[32];
+
+	if (memory_limit_mb) {
+		snprintf(number, sizeof(number), "%llu", memory_limit_mb << 20);
+		write_file(own, "memory.limit_in_bytes", number);
+		write_file(own, "memory.max", number);
+	}
+	if (cpu_weight) {
+		snprintf(number, sizeof(number), "%llu", cpu_weight);
+		write_file(own, "cpu.weight", number);
+		/* 100 of v2 is 1024 of v1 */
+		snprintf(number, sizeof(number), "%llu", (cpu_weight * 1024 + 99) / 100);
+		write_file(own, "cpu.shares", number);
+	}
+}
+
+void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid,
+	unsigned long long memory_limit_mb, unsigned long long cpu_weight)
 {
 	char own[PLUG_CGROUP_PATH + sizeof(OWN) + 1], number[16];
 	int i;
@@ -198,6 +218,7 @@ void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid)
 			inherit(groups->job[i], own, "cpuset.cpus");
 			inherit(groups->job[i], own, "cpuset.mems");
 		}
+		limit(own, memory_limit_mb, cpu_weight);
 		write_file(own, "cgroup.procs", number);
 	}
 }
@@ -218,7 +239,7 @@ static void end_members(const char *own)
 
 void plug_cgroup_remove(const struct plug_cgroups *groups)
 {
-	const struct timespec pause = { .tv_nsec = 10 * 1000 * 1000 };
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
 	char own[PLUG_CGROUP_PATH + sizeof(OWN) + 1], *slash;
 	int i, tries;
 

@@ -14,12 +14,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PLUG_CGROUP_MAX	 16
+#define PLUG_CGROUP_MAX 16
 #define PLUG_CGROUP_PATH 512
 
 struct plug_cgroups {
 	int count;
-	char job[PLUG_CGROUP_MAX][PLUG_CGROUP_PATH];	/* the job's folders; not all need exist */
+	char job[PLUG_CGROUP_MAX][PLUG_CGROUP_PATH]; /* the job's folders; not all need exist */
 };
 
 /*
@@ -27,14 +27,18 @@ struct plug_cgroups {
  * process within the job. Under v1 slurmstepd makes the folders of the controllers one after the
  * other; one hierarchy that shows the job's path tells it for all. Pure.
  */
-void plug_cgroup_parse(const char *cgroup, const char *mountinfo, uint32_t job,
-	struct plug_cgroups *out);
+void plug_cgroup_parse(
+	const char *cgroup, const char *mountinfo, uint32_t job, struct plug_cgroups *out);
 
 /* plug_cgroup_parse of the calling process. */
 void plug_cgroup_find(uint32_t job, struct plug_cgroups *out);
 
-/* Moves `pid` into rcshared/ of each folder that exists. Best effort. */
-void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid);
+/*
+ * Moves `pid` into rcshared/ of each folder that exists, and limits it there: memory in MiB and
+ * CPU weight as in v2 (1 to 10000, 100 is everyone's), 0 for none. Best effort.
+ */
+void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid,
+	unsigned long long memory_limit_mb, unsigned long long cpu_weight);
 
 /* Ends what lives in rcshared/, removes it, and the job's folders if they are empty now. */
 void plug_cgroup_remove(const struct plug_cgroups *groups);

@@ -23,14 +23,13 @@ struct plan {
 	char *const *argv;
 	char *envp[6];
 	char env[4][1100];
-	uid_t uid;
-	gid_t gid;
+	struct child_user user;
 	gid_t groups[NGROUPS];
 	int ngroups;
 	int token, ready, lock;
 };
 
-static int plan_user(struct plan *p, const char *log_level, struct plug_error *err)
+static int plan_user(struct plan *p, struct plug_error *err)
 {
 	struct passwd pw, *found = NULL;
 	char buf[16384];
@@ -40,19 +39,19 @@ static int plan_user(struct plan *p, const char *log_level, struct plug_error *e
 	p->envp[n++] = p->env[0];
 	p->envp[n++] = "LANG=C";
 	p->ngroups = 1;
-	p->groups[0] = p->gid;
-	if (getpwuid_r(p->uid, &pw, buf, sizeof(buf), &found) == 0 && found) {
+	p->groups[0] = p->user.gid;
+	if (getpwuid_r(p->user.uid, &pw, buf, sizeof(buf), &found) == 0 && found) {
 		snprintf(p->env[1], sizeof(p->env[1]), "HOME=%s", found->pw_dir);
 		snprintf(p->env[2], sizeof(p->env[2]), "USER=%s", found->pw_name);
 		p->envp[n++] = p->env[1];
 		p->envp[n++] = p->env[2];
 		p->ngroups = NGROUPS;
-		if (getgrouplist(found->pw_name, p->gid, p->groups, &p->ngroups) < 0)
+		if (getgrouplist(found->pw_name, p->user.gid, p->groups, &p->ngroups) < 0)
 			return plug_error_set(err, -E2BIG, "user %s is in more than %d groups",
 				found->pw_name, NGROUPS);
 	}
-	if (log_level) {
-		snprintf(p->env[3], sizeof(p->env[3]), "RCSHARE_LOG_LEVEL=%s", log_level);
+	if (p->user.log_level) {
+		snprintf(p->env[3], sizeof(p->env[3]), "RCSHARE_LOG_LEVEL=%s", p->user.log_level);
 		p->envp[n++] = p->env[3];
 	}
 	p->envp[n] = NULL;
@@ -64,11 +63,11 @@ static int plan_user(struct plan *p, const char *log_level, struct plug_error *e
 static void refuse(int ready, const char *what, const char *path)
 {
 #if __GLIBC_PREREQ(2, 32)
-	const char *why = strerrordesc_np(errno);	/* strerror is not async-signal-safe */
+	const char *why = strerrordesc_np(errno); /* strerror is not async-signal-safe */
 #else
 	const char *why = errno == ENOENT ? "No such file or directory" : "failed";
 #endif
-	const char *part[] = { "error: cannot ", what, path, ": ", why ? why : "?", "\n" };
+	const char *part[] = {"error: cannot ", what, path, ": ", why ? why : "?", "\n"};
 	char line[512];
 	size_t i, n, len = 0;
 
@@ -135,19 +134,26 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void set_limits(void)
+/* Soft and hard to `want`; without CAP_SYS_RESOURCE the hard limit is the best there is. */
+static void set_limit(int resource, rlim_t want)
 {
-	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
+	struct rlimit lim = {want, want};
 
-	/* Registered memory is pinned; without CAP_SYS_RESOURCE the hard limit is the best. */
-	if (setrlimit(RLIMIT_MEMLOCK, &lim) != 0 && getrlimit(RLIMIT_MEMLOCK, &lim) == 0) {
-		lim.rlim_cur = lim.rlim_max;
-		setrlimit(RLIMIT_MEMLOCK, &lim);
-	}
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
-		lim.rlim_cur = lim.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &lim);
-	}
+	if (setrlimit(resource, &lim) == 0 || getrlimit(resource, &lim) != 0)
+		return;
+	lim.rlim_cur = want < lim.rlim_max ? want : lim.rlim_max;
+	setrlimit(resource, &lim);
+}
+
+static void set_limits(const struct child_user *u)
+{
+	struct rlimit lim;
+
+	set_limit(RLIMIT_MEMLOCK, u->memlock ? u->memlock : RLIM_INFINITY);
+	if (u->nofile)
+		set_limit(RLIMIT_NOFILE, u->nofile);
+	else if (getrlimit(RLIMIT_NOFILE, &lim) == 0)
+		set_limit(RLIMIT_NOFILE, lim.rlim_max);
 }
 
 static void set_oom_score(void)
@@ -156,7 +162,7 @@ static void set_oom_score(void)
 
 	if (fd >= 0) {
 		if (write(fd, "0", 1) != 1)
-			(void)0;	/* best effort */
+			(void)0; /* best effort */
 		close(fd);
 	}
 }
@@ -165,22 +171,24 @@ static void become_daemon(struct plan *p)
 {
 	arrange_fds(p);
 	reset_signals();
-	set_limits();
+	set_limits(&p->user);
 	set_oom_score();
 	setpriority(PRIO_PROCESS, 0, 0);
 	umask(077);
 	if (chdir("/") != 0)
 		_exit(2);
 	if (setgroups((size_t)p->ngroups, p->groups) != 0 ||
-		setresgid(p->gid, p->gid, p->gid) != 0 || setresuid(p->uid, p->uid, p->uid) != 0)
+		setresgid(p->user.gid, p->user.gid, p->user.gid) != 0 ||
+		setresuid(p->user.uid, p->user.uid, p->user.uid) != 0)
 		refuse(p->ready, "become the job's user", "");
-	if (p->uid != 0 && setuid(0) == 0)
+	if (p->user.uid != 0 && setuid(0) == 0)
 		_exit(2);
 	execve(p->path, p->argv, p->envp);
 	refuse(p->ready, "run ", p->path);
 }
 
-/* --- before it --------------------------------------------------------------------------------- */
+/* --- before it ---------------------------------------------------------------------------------
+ */
 
 static void close_pair(int fds[2])
 {
@@ -191,10 +199,10 @@ static void close_pair(int fds[2])
 	fds[0] = fds[1] = -1;
 }
 
-int plug_child_spawn(const char *path, char *const argv[], uid_t uid, gid_t gid,
-	const char *log_level, int lock, struct child *child, struct plug_error *err)
+int plug_child_spawn(const char *path, char *const argv[], const struct child_user *user, int lock,
+	struct child *child, struct plug_error *err)
 {
-	int token[2] = { -1, -1 }, ready[2] = { -1, -1 }, report[2] = { -1, -1 };
+	int token[2] = {-1, -1}, ready[2] = {-1, -1}, report[2] = {-1, -1};
 	struct plan *p = calloc(1, sizeof(*p));
 	pid_t middle, pid = 0;
 	ssize_t n;
@@ -204,15 +212,14 @@ int plug_child_spawn(const char *path, char *const argv[], uid_t uid, gid_t gid,
 		return plug_error_set(err, -ENOMEM, "no memory to start the daemon");
 	p->path = path;
 	p->argv = argv;
-	p->uid = uid;
-	p->gid = gid;
+	p->user = *user;
 	p->lock = lock;
-	rc = plan_user(p, log_level, err);
+	rc = plan_user(p, err);
 	if (rc)
 		goto out;
 	if (pipe2(token, O_CLOEXEC) || pipe2(ready, O_CLOEXEC) || pipe2(report, O_CLOEXEC)) {
-		rc = plug_error_set(err, -errno, "no pipes to start the daemon: %s",
-			strerror(errno));
+		rc = plug_error_set(
+			err, -errno, "no pipes to start the daemon: %s", strerror(errno));
 		goto out;
 	}
 	p->token = token[0];

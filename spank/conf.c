@@ -13,8 +13,7 @@ static const struct plug_conf defaults = {
 	.mode = PLUG_OFF,
 	.daemon = RCSHARE_DAEMON,
 	.run_dir = "/run/rcshare",
-	.log_dir = "/var/log/rcshare",
-	.timeout_ms = 10000,
+	.timeout_ms = 5000,
 };
 
 static const char *value_of(const char *arg, const char *key)
@@ -24,12 +23,11 @@ static const char *value_of(const char *arg, const char *key)
 	return strncmp(arg, key, len) == 0 && arg[len] == '=' ? arg + len + 1 : NULL;
 }
 
-static int set_path(const char **field, const char *arg, const char *value,
-		    struct plug_error *err)
+static int set_path(const char **field, const char *arg, const char *value, struct plug_error *err)
 {
 	if (*value != '/')
-		return plug_error_set(err, -EINVAL,
-				      "argument '%s' in plugstack.conf: not an absolute path", arg);
+		return plug_error_set(
+			err, -EINVAL, "argument '%s' in plugstack.conf: not an absolute path", arg);
 	*field = value;
 	return 0;
 }
@@ -56,22 +54,23 @@ static int set_arg(struct plug_conf *conf, const char *arg, struct plug_error *e
 		else if (strcmp(v, "off") == 0)
 			conf->mode = PLUG_OFF;
 		else
-			return plug_error_set(err, -EINVAL,
-					      "argument '%s' in plugstack.conf: on or off", arg);
+			return plug_error_set(
+				err, -EINVAL, "argument '%s' in plugstack.conf: on or off", arg);
 		return 0;
 	}
 	if ((v = value_of(arg, "timeout"))) {
 		n = strtol(v, &end, 10);
 		if (end == v || *end || n < 1 || n > 300)
 			return plug_error_set(err, -EINVAL,
-					      "argument '%s' in plugstack.conf: 1 to 300 seconds",
-					      arg);
+				"argument '%s' in plugstack.conf: 1 to 300 seconds", arg);
 		conf->timeout_ms = (int)n * 1000;
+		conf->timeout_given = true;
 		return 0;
 	}
 	return plug_error_set(err, -EINVAL,
-			      "unknown argument '%s' in plugstack.conf; known are config=, "
-			      "default=, key_file=, daemon=, run_dir=, log_dir=, timeout=", arg);
+		"unknown argument '%s' in plugstack.conf; known are config=, "
+		"default=, key_file=, daemon=, run_dir=, log_dir=, timeout=",
+		arg);
 }
 
 int plug_conf_parse(int argc, char **argv, struct plug_conf *conf, struct plug_error *err)

@@ -5,17 +5,23 @@
 #ifndef RCSHARE_SPANK_CONF_H
 #define RCSHARE_SPANK_CONF_H
 
+#include <stdbool.h>
+
 #include "spank/error.h"
 #include "spank/option.h"
 
 struct plug_conf {
-	enum plug_mode mode;		/* default=on|off */
-	const char *config;		/* rcshare.conf, NULL: the daemon's own default */
-	const char *key_file;		/* NULL: munge's key, else slurm.key */
-	const char *daemon;		/* path of rcshared */
+	enum plug_mode mode;  /* default=on|off */
+	const char *config;   /* rcshare.conf, NULL: the daemon's own default */
+	const char *key_file; /* NULL: munge's key, else slurm.key */
+	const char *daemon;   /* path of rcshared */
 	const char *run_dir;
-	const char *log_dir;
-	int timeout_ms;			/* how long a step waits for the daemon */
+	const char *log_dir; /* NULL until plug_site_load */
+	int timeout_ms;	     /* how long a step waits for the daemon */
+	bool timeout_given;
+	/* From rcshare.conf (site.h); 0: nothing said. */
+	unsigned long long memory_limit_mb, cpu_weight, memlock, nofile;
+	char key_room[PLUG_PATH_MAX], log_room[PLUG_PATH_MAX];
 };
 
 /*

@@ -5,8 +5,13 @@
 #include <string.h>
 
 static const char *const known[] = {
-	PLUG_ENV_DEFAULT,	PLUG_ENV_SOCKET,    PLUG_ENV_STEP,  PLUG_ENV_DISABLED,
-	PLUG_ENV_LOG_LEVEL,	"RCSHARE_CONF",	    PLUG_ENV_EAGER,
+	PLUG_ENV_DEFAULT,
+	PLUG_ENV_SOCKET,
+	PLUG_ENV_STEP,
+	PLUG_ENV_DISABLED,
+	PLUG_ENV_LOG_LEVEL,
+	"RCSHARE_CONF",
+	PLUG_ENV_EAGER,
 };
 
 int plug_env_unknown(char *const *env, size_t *pos, char *name, size_t size)

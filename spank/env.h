@@ -7,12 +7,12 @@
 
 #include <stddef.h>
 
-#define PLUG_ENV_DEFAULT	"RCSHARE"		/* in: as the option */
-#define PLUG_ENV_SOCKET		"RCSHARE_SOCKET"	/* out, to tasks */
-#define PLUG_ENV_STEP		"RCSHARE_STEP"		/* out, to tasks */
-#define PLUG_ENV_DISABLED	"RCSHARE_DISABLED"	/* out, to tasks */
-#define PLUG_ENV_LOG_LEVEL	"RCSHARE_LOG_LEVEL"	/* in: daemon and library */
-#define PLUG_ENV_EAGER		"RCSHARE_EAGER"		/* in, and out with the key eager= */
+#define PLUG_ENV_DEFAULT "RCSHARE"	       /* in: as the option */
+#define PLUG_ENV_SOCKET "RCSHARE_SOCKET"       /* out, to tasks */
+#define PLUG_ENV_STEP "RCSHARE_STEP"	       /* out, to tasks */
+#define PLUG_ENV_DISABLED "RCSHARE_DISABLED"   /* out, to tasks */
+#define PLUG_ENV_LOG_LEVEL "RCSHARE_LOG_LEVEL" /* in: daemon and library */
+#define PLUG_ENV_EAGER "RCSHARE_EAGER"	       /* in, and out with the key eager= */
 
 /*
  * The next variable in `env` (NULL-terminated, "NAME=value") that begins with RCSHARE and that

@@ -25,7 +25,7 @@ static int add_name(struct expansion *x, const char *name, size_t len)
 		return plug_error_set(x->err, -EINVAL, "empty name in the node list");
 	if (need > PLUG_HOSTLIST_MAX)
 		return plug_error_set(x->err, -E2BIG, "the job's node list is longer than %d bytes",
-				      PLUG_HOSTLIST_MAX);
+			PLUG_HOSTLIST_MAX);
 	if (need > x->size) {
 		while (size < need)
 			size *= 2;
@@ -63,8 +63,7 @@ static int digits(const char **s, unsigned long *value, int *width)
  * `name` holds `len` characters that are settled; `s` is what follows in the item, up to `end`.
  * One level of recursion a bracket.
  */
-static int expand_item(struct expansion *x, char *name, size_t len, const char *s,
-		       const char *end)
+static int expand_item(struct expansion *x, char *name, size_t len, const char *s, const char *end)
 {
 	const char *close, *open = memchr(s, '[', (size_t)(end - s));
 	size_t plain = (size_t)((open ? open : end) - s);
@@ -109,13 +108,13 @@ static int expand_item(struct expansion *x, char *name, size_t len, const char *
 malformed:
 	return plug_error_set(x->err, -EINVAL, "malformed node list at '%.40s'", open);
 too_long:
-	return plug_error_set(x->err, -EINVAL, "a node name is longer than %d characters",
-			      NAME_LEN);
+	return plug_error_set(
+		x->err, -EINVAL, "a node name is longer than %d characters", NAME_LEN);
 }
 
 int plug_hostlist_expand(const char *list, char **out, struct plug_error *err)
 {
-	struct expansion x = { .err = err };
+	struct expansion x = {.err = err};
 	char name[NAME_LEN + 1];
 	const char *s, *end;
 	bool inside;

@@ -9,7 +9,7 @@
 #include "spank/error.h"
 
 /* Slurm allows 64 Ki nodes; so much can pass on a command line (MAX_ARG_STRLEN). */
-#define PLUG_HOSTLIST_MAX	(128 * 1024 - 1)
+#define PLUG_HOSTLIST_MAX (128 * 1024 - 1)
 
 /*
  * Expands `list` to names joined by commas, in the list's order, several brackets a name and

@@ -27,7 +27,7 @@
 /* What the lock file says: "PID STARTTIME READY\n", then a line a cgroup folder of the job. */
 struct state {
 	pid_t pid;
-	unsigned long long start;	/* field 22 of /proc/PID/stat: a pid alone may be reused */
+	unsigned long long start; /* field 22 of /proc/PID/stat: a pid alone may be reused */
 	int ready;
 	struct plug_cgroups groups;
 };
@@ -42,7 +42,7 @@ static int64_t now_ms(void)
 
 static void pause_ms(long ms)
 {
-	const struct timespec t = { .tv_nsec = ms * 1000 * 1000 };
+	const struct timespec t = {.tv_nsec = ms * 1000 * 1000};
 
 	nanosleep(&t, NULL);
 }
@@ -64,9 +64,11 @@ static unsigned long long start_time(pid_t pid)
 	if (n <= 0)
 		return 0;
 	text[n] = '\0';
-	s = strrchr(text, ')');	/* the name before it may hold anything */
-	if (!s || sscanf(s, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			    "%*s %*s %*s %llu", &state, &start) != 2)
+	s = strrchr(text, ')'); /* the name before it may hold anything */
+	if (!s || sscanf(s,
+			  ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			  "%*s %*s %*s %llu",
+			  &state, &start) != 2)
 		return 0;
 	return state == 'Z' || state == 'X' ? 0 : start;
 }
@@ -118,8 +120,8 @@ static int state_read(const char *path, struct state *st)
 	return 0;
 }
 
-static void lock_path(char *path, size_t size, const struct plug_conf *conf, uint32_t job,
-	uint32_t restart)
+static void lock_path(
+	char *path, size_t size, const struct plug_conf *conf, uint32_t job, uint32_t restart)
 {
 	snprintf(path, size, "%s/%u.%u.lock", conf->run_dir, job, restart);
 }
@@ -132,19 +134,19 @@ static int make_dir(const char *path, mode_t mode, uid_t uid, gid_t gid, struct 
 	int fd, rc = 0;
 
 	if (mkdir(path, mode & 0700) != 0 && errno != EEXIST)
-		return plug_error_set(err, -errno, "cannot make the folder %s: %s", path,
-			strerror(errno));
+		return plug_error_set(
+			err, -errno, "cannot make the folder %s: %s", path, strerror(errno));
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) != 0) {
-		rc = plug_error_set(err, -errno, "cannot open the folder %s: %s", path,
-			strerror(errno));
+		rc = plug_error_set(
+			err, -errno, "cannot open the folder %s: %s", path, strerror(errno));
 	} else if (st.st_uid != uid && st.st_uid != geteuid()) {
 		rc = plug_error_set(err, -EPERM, "the folder %s belongs to uid %u, not to %u", path,
 			st.st_uid, uid);
 	} else if (((st.st_uid != uid || st.st_gid != gid) && fchown(fd, uid, gid) != 0) ||
-		((st.st_mode & 07777) != mode && fchmod(fd, mode) != 0)) {
-		rc = plug_error_set(err, -errno, "cannot set owner and mode of %s: %s", path,
-			strerror(errno));
+		   ((st.st_mode & 07777) != mode && fchmod(fd, mode) != 0)) {
+		rc = plug_error_set(
+			err, -errno, "cannot set owner and mode of %s: %s", path, strerror(errno));
 	}
 	if (fd >= 0)
 		close(fd);
@@ -160,13 +162,14 @@ static int lock_try(const char *path, struct plug_error *err)
 	for (;;) {
 		fd = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd < 0)
-			return plug_error_set(err, -errno, "cannot open %s: %s", path,
-				strerror(errno));
+			return plug_error_set(
+				err, -errno, "cannot open %s: %s", path, strerror(errno));
 		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 			rc = -errno;
 			close(fd);
-			return rc == -EWOULDBLOCK ? rc :
-				plug_error_set(err, rc, "cannot lock %s: %s", path, strerror(-rc));
+			return rc == -EWOULDBLOCK ? rc
+						  : plug_error_set(err, rc, "cannot lock %s: %s",
+							    path, strerror(-rc));
 		}
 		/* Removed by an epilog between open and flock? Then it is nobody's lock. */
 		if (fstat(fd, &st) == 0 && st.st_nlink > 0)
@@ -200,7 +203,7 @@ static int await_ready(int fd, int64_t deadline, const char *daemon, struct plug
 	char *end;
 
 	while (!(end = memchr(line, '\n', len))) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
+		struct pollfd p = {.fd = fd, .events = POLLIN};
 		int64_t left = deadline - now_ms();
 
 		if (left <= 0)
@@ -215,8 +218,7 @@ static int await_ready(int fd, int64_t deadline, const char *daemon, struct plug
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0 || len + (size_t)n == sizeof(line))
-			return plug_error_set(err, -EPIPE,
-				"%s ended before it was ready", daemon);
+			return plug_error_set(err, -EPIPE, "%s ended before it was ready", daemon);
 		len += (size_t)n;
 	}
 	*end = '\0';
@@ -263,8 +265,9 @@ static int build_args(struct daemon_args *a, const struct plug_conf *conf,
 		return count;
 	index = plug_hostlist_find(a->nodes, job->node);
 	if (index < 0)
-		return plug_error_set(err, index, "this node's name %s is not in the job's list %.200s",
-			job->node, job->nodelist);
+		return plug_error_set(err, index,
+			"this node's name %s is not in the job's list %.200s", job->node,
+			job->nodelist);
 	a->argv[a->argc++] = "rcshared";
 	arg(a, "--job", "%u", job->id);
 	arg(a, "--restart", "%u", job->restart);
@@ -309,8 +312,10 @@ static int start_locked(int lock, const char *path, const struct plug_conf *conf
 {
 	unsigned char token[PLUG_TOKEN_SIZE];
 	struct daemon_args *args = calloc(1, sizeof(*args));
-	struct child child = { .token_fd = { -1, -1 }, .ready_fd = -1 };
-	struct state st = { 0 };
+	const struct child_user user = {
+		job->uid, job->gid, job->log_level, conf->memlock, conf->nofile};
+	struct child child = {.token_fd = {-1, -1}, .ready_fd = -1};
+	struct state st = {0};
 	int rc;
 
 	if (!args)
@@ -321,14 +326,13 @@ static int start_locked(int lock, const char *path, const struct plug_conf *conf
 	rc = plug_token_make(conf->key_file, job->cluster, job->id, job->restart, token, err);
 	if (rc)
 		goto free_args;
-	rc = plug_child_spawn(conf->daemon, args->argv, job->uid, job->gid, job->log_level, lock,
-		&child, err);
+	rc = plug_child_spawn(conf->daemon, args->argv, &user, lock, &child, err);
 	if (rc)
 		goto free_args;
 	st.pid = child.pid;
 	st.start = start_time(child.pid);
 	plug_cgroup_find(job->id, &st.groups);
-	plug_cgroup_place(&st.groups, st.pid);
+	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
 	rc = state_write(path, &st);
 	if (rc) {
 		plug_error_set(err, rc, "cannot write %s: %s", path, strerror(-rc));
@@ -373,7 +377,8 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 			return 0;
 		if (now_ms() >= deadline)
 			return plug_error_set(err, -ETIMEDOUT,
-				"the daemon of this job, started by another step, did not get ready");
+				"the daemon of this job, started by another step, did not get "
+				"ready");
 		pause_ms(20);
 	}
 	if (lock < 0)
@@ -398,7 +403,7 @@ void plug_launch_place(const struct plug_conf *conf, uint32_t job, uint32_t rest
 	plug_cgroup_find(job, &st.groups);
 	if (st.groups.count == 0)
 		return;
-	plug_cgroup_place(&st.groups, st.pid);
+	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
 	state_write(path, &st);
 }
 
@@ -420,7 +425,8 @@ static void remove_inside(int fd, int depth)
 			continue;
 		if (unlinkat(dirfd(dir), e->d_name, 0) == 0 || depth == 0)
 			continue;
-		sub = openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		sub = openat(
+			dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sub >= 0)
 			remove_inside(sub, depth - 1);
 		unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
@@ -479,7 +485,7 @@ void plug_launch_stop(const struct plug_conf *conf, uint32_t job)
 
 	if (!dir)
 		return;
-	while (next_restart(dir, job, &restart))	/* comes twice: folder and lock */
+	while (next_restart(dir, job, &restart)) /* comes twice: folder and lock */
 		stop_one(conf, job, restart);
 	closedir(dir);
 }

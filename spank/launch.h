@@ -26,9 +26,9 @@ struct plug_job {
 	uid_t uid;
 	gid_t gid;
 	const char *cluster;
-	const char *nodelist;	/* of the whole allocation, as Slurm writes it */
-	const char *node;	/* this node's name in it */
-	const char *log_level;	/* value of RCSHARE_LOG_LEVEL in the job, or NULL */
+	const char *nodelist;  /* of the whole allocation, as Slurm writes it */
+	const char *node;      /* this node's name in it */
+	const char *log_level; /* value of RCSHARE_LOG_LEVEL in the job, or NULL */
 };
 
 /*

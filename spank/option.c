@@ -30,8 +30,8 @@ static int set_rails(struct plug_option *opt, const char *v, struct plug_error *
 	long n;
 
 	if (number(v, PLUG_RAILS_MAX, &n) || n < 1)
-		return plug_error_set(err, -EINVAL, "rails=%s: give a number from 1 to %d", v,
-				      PLUG_RAILS_MAX);
+		return plug_error_set(
+			err, -EINVAL, "rails=%s: give a number from 1 to %d", v, PLUG_RAILS_MAX);
 	opt->rails = (int)n;
 	return 0;
 }
@@ -55,8 +55,7 @@ static int set_spares(struct plug_option *opt, const char *v, struct plug_error 
 		return plug_error_set(err, -EINVAL, "spares=%s: give a number of nodes", v);
 	if (n > 0)
 		return plug_error_set(err, -ENOTSUP,
-				      "spares=%s: spare nodes are not supported by this version",
-				      v);
+			"spares=%s: spare nodes are not supported by this version", v);
 	return 0;
 }
 
@@ -68,8 +67,7 @@ static int set_log(struct plug_option *opt, const char *v, struct plug_error *er
 		return plug_error_set(err, -EINVAL, "log=%s: give an absolute path", v);
 	for (c = v; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return plug_error_set(err, -EINVAL,
-					      "log: control characters in the path");
+			return plug_error_set(err, -EINVAL, "log: control characters in the path");
 	strcpy(opt->log, v);
 	return 0;
 }
@@ -78,23 +76,21 @@ static const struct {
 	const char *name;
 	int (*set)(struct plug_option *opt, const char *value, struct plug_error *err);
 } keys[] = {
-	{ "rails", set_rails },
-	{ "eager", set_eager },
-	{ "spares", set_spares },
-	{ "log", set_log },
+	{"rails", set_rails},
+	{"eager", set_eager},
+	{"spares", set_spares},
+	{"log", set_log},
 };
 
 #define NKEYS (sizeof(keys) / sizeof(keys[0]))
 
-static int set_key(struct plug_option *opt, char *word, unsigned int *seen,
-		   struct plug_error *err)
+static int set_key(struct plug_option *opt, char *word, unsigned int *seen, struct plug_error *err)
 {
 	char *value = strchr(word, '=');
 	size_t i;
 
 	if (!value)
-		return plug_error_set(err, -EINVAL,
-				      "'%s' is not key=value; keys are " KEYS, word);
+		return plug_error_set(err, -EINVAL, "'%s' is not key=value; keys are " KEYS, word);
 	*value++ = '\0';
 	for (i = 0; i < NKEYS; i++) {
 		if (strcmp(word, keys[i].name) != 0)
@@ -117,8 +113,8 @@ int plug_option_parse(const char *value, struct plug_option *opt, struct plug_er
 	if (!value || !*value)
 		return plug_error_set(err, -EINVAL, "needs a value: " FORM);
 	if (strlen(value) >= sizeof(copy))
-		return plug_error_set(err, -EINVAL, "the value is longer than %d characters",
-				      PLUG_PATH_MAX - 1);
+		return plug_error_set(
+			err, -EINVAL, "the value is longer than %d characters", PLUG_PATH_MAX - 1);
 	strcpy(copy, value);
 	word = strsep(&rest, ",");
 	if (strcmp(word, "on") == 0)

@@ -13,21 +13,24 @@
 
 enum plug_mode {
 	PLUG_OFF,
-	PLUG_ON,	/* use rcshare; without it the job runs on its native path */
-	PLUG_REQUIRE,	/* without it the step is refused */
+	PLUG_ON,      /* use rcshare; without it the job runs on its native path */
+	PLUG_REQUIRE, /* without it the step is refused */
 };
 
-#define PLUG_RAILS_MAX	16
-#define PLUG_PATH_MAX	1024
+#define PLUG_RAILS_MAX 16
+#define PLUG_PATH_MAX 1024
 
 struct plug_option {
 	enum plug_mode mode;
-	int rails;			/* 0: as many as the node has */
-	int eager;			/* -1: as the configuration says */
-	char log[PLUG_PATH_MAX];	/* "": as the configuration says */
+	int rails;		 /* 0: as many as the node has */
+	int eager;		 /* -1: as the configuration says */
+	char log[PLUG_PATH_MAX]; /* "": as the configuration says */
 };
 
-#define PLUG_OPTION_INIT { .mode = PLUG_OFF, .rails = 0, .eager = -1, .log = "" }
+#define PLUG_OPTION_INIT                                                                           \
+	{                                                                                          \
+		.mode = PLUG_OFF, .rails = 0, .eager = -1, .log = ""                               \
+	}
 
 /*
  * Parses `value`. Returns 0 and sets *opt, or -EINVAL (not of the form) or -ENOTSUP (of the

@@ -29,8 +29,9 @@ SPANK_PLUGIN(rcshare, 1)
 #include "spank/launch.h"
 #include "spank/notify.h"
 #include "spank/option.h"
+#include "spank/site.h"
 
-#define EXTERN_STEP 0xfffffffcu		/* SLURM_EXTERN_CONT of slurm.h */
+#define EXTERN_STEP 0xfffffffcu /* SLURM_EXTERN_CONT of slurm.h */
 
 static struct plug_conf conf;
 
@@ -44,10 +45,10 @@ static struct {
 
 /* The step in slurmstepd. */
 static struct {
-	bool uses;		/* the daemon is ready */
-	bool refused;		/* `require`, and it is not */
+	bool uses;    /* the daemon is ready */
+	bool refused; /* `require`, and it is not */
 	bool placed;
-	char message[700];	/* for the user, once there is a way to him */
+	char message[700]; /* for the user, once there is a way to him */
 	uint32_t job, restart;
 } step;
 
@@ -67,7 +68,7 @@ static struct spank_option option = {
 	.name = "rcshare",
 	.arginfo = "on|off|require[,key=value...]",
 	.usage = "[rcshare] share RDMA connections between the ranks of a node, "
-		"and survive rail failures; keys: rails=N, eager=0|1, spares=N, log=PATH",
+		 "and survive rail failures; keys: rails=N, eager=0|1, spares=N, log=PATH",
 	.has_arg = 1,
 	.cb = option_callback,
 };
@@ -88,13 +89,14 @@ static int choose(const char *env_value, struct plug_option *opt, struct plug_er
 	} else if (env_value && *env_value) {
 		rc = plug_option_parse(env_value, opt, &why);
 		if (rc)
-			return plug_error_set(err, rc, "the variable RCSHARE=%s: %s", env_value,
-				why.text);
+			return plug_error_set(
+				err, rc, "the variable RCSHARE=%s: %s", env_value, why.text);
 	}
 	return 0;
 }
 
-/* --- srun, sbatch, salloc ---------------------------------------------------------------------- */
+/* --- srun, sbatch, salloc ----------------------------------------------------------------------
+ */
 
 static void check_submission(void)
 {
@@ -111,11 +113,12 @@ static void check_submission(void)
 	if (opt.mode == PLUG_OFF)
 		return;
 	while (plug_env_unknown(environ, &pos, name, sizeof(name)))
-		slurm_spank_log("rcshare: warning: the variable %s is not known and has no effect",
-			name);
+		slurm_spank_log(
+			"rcshare: warning: the variable %s is not known and has no effect", name);
 }
 
-/* --- slurmstepd -------------------------------------------------------------------------------- */
+/* --- slurmstepd --------------------------------------------------------------------------------
+ */
 
 static const char *job_env(spank_t sp, const char *name, char *buf, int size)
 {
@@ -140,7 +143,7 @@ static int step_start(spank_t sp, const struct plug_option *opt, struct plug_err
 {
 	static char nodelist[PLUG_PATH_MAX * 64];
 	char cluster[256], level[32], host[256];
-	struct plug_job job = { .cluster = "" };
+	struct plug_job job = {.cluster = ""};
 
 	if (spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
 		return plug_error_set(err, -EINVAL, "Slurm does not tell the job's user");
@@ -152,7 +155,8 @@ static int step_start(spank_t sp, const struct plug_option *opt, struct plug_err
 	if (!job.nodelist)
 		job.nodelist = job_env(sp, "SLURM_NODELIST", nodelist, sizeof(nodelist));
 	if (!job.nodelist)
-		return plug_error_set(err, -EINVAL, "no SLURM_JOB_NODELIST in the job's environment");
+		return plug_error_set(
+			err, -EINVAL, "no SLURM_JOB_NODELIST in the job's environment");
 	job.node = node_name(host, sizeof(host));
 	job.log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
 	return plug_launch_start(&conf, opt, &job, err);
@@ -184,7 +188,7 @@ static void step_begin(spank_t sp)
 {
 	char value[PLUG_PATH_MAX], path[PLUG_PATH_MAX + 64], host[256];
 	struct plug_option opt = PLUG_OPTION_INIT;
-	struct plug_error err = { "" };
+	struct plug_error err = {""};
 	uint32_t stepid = 0;
 	int rc;
 
@@ -200,15 +204,16 @@ static void step_begin(spank_t sp)
 		/* Was not there, or good, when the job was submitted. */
 		opt.mode = PLUG_ON;
 	} else if (opt.mode != PLUG_OFF) {
+		plug_site_load(&conf);
 		rc = step_start(sp, &opt, &err);
 		step.uses = rc == 0;
 	}
 	step_env(sp, &opt, stepid);
 	if (rc) {
 		step.refused = opt.mode == PLUG_REQUIRE;
-		snprintf(step.message, sizeof(step.message), step.refused ?
-				"rcshare: %s: step refused, as --rcshare=require asks: %s" :
-				"rcshare: %s: not used: %s; the job runs on its native path",
+		snprintf(step.message, sizeof(step.message),
+			step.refused ? "rcshare: %s: step refused, as --rcshare=require asks: %s"
+				     : "rcshare: %s: not used: %s; the job runs on its native path",
 			node_name(host, sizeof(host)), err.text);
 		slurm_error("%s", step.message);
 	}
@@ -220,7 +225,8 @@ static void step_begin(spank_t sp)
 	}
 }
 
-/* --- slurmd's prolog --------------------------------------------------------------------------- */
+/* --- slurmd's prolog ---------------------------------------------------------------------------
+ */
 
 static uint32_t env_number(const char *name)
 {
@@ -233,7 +239,7 @@ static void prolog(spank_t sp)
 {
 	struct plug_option opt = PLUG_OPTION_INIT;
 	struct plug_error err;
-	struct plug_job job = { 0 };
+	struct plug_job job = {0};
 	char *value = NULL, host[256];
 
 	opt.mode = conf.mode;
@@ -248,14 +254,16 @@ static void prolog(spank_t sp)
 	job.cluster = getenv("SLURM_CLUSTER_NAME");
 	if (!job.nodelist || !job.cluster || spank_get_item(sp, S_JOB_ID, &job.id) ||
 		spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
-		return;		/* the first step knows more */
+		return; /* the first step knows more */
 	job.restart = env_number("SLURM_JOB_RESTART_COUNT");
 	job.node = node_name(host, sizeof(host));
+	plug_site_load(&conf);
 	if (plug_launch_start(&conf, &opt, &job, &err))
 		slurm_error("rcshare: prolog of job %u: %s", job.id, err.text);
 }
 
-/* --- the callbacks ----------------------------------------------------------------------------- */
+/* --- the callbacks -----------------------------------------------------------------------------
+ */
 
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {

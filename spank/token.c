@@ -11,7 +11,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#define KEY_MIN	 16
+#define KEY_MIN 16
 #define KEY_SIZE 4096
 
 static ssize_t read_key(const char *path, unsigned char *key)
@@ -35,7 +35,7 @@ static ssize_t read_key(const char *path, unsigned char *key)
 int plug_token_make(const char *key_file, const char *cluster, uint32_t job, uint32_t restart,
 	unsigned char token[PLUG_TOKEN_SIZE], struct plug_error *err)
 {
-	static const char *const usual[] = { "/etc/munge/munge.key", "/etc/slurm/slurm.key" };
+	static const char *const usual[] = {"/etc/munge/munge.key", "/etc/slurm/slurm.key"};
 	unsigned char key[KEY_SIZE], text[512];
 	unsigned int size = PLUG_TOKEN_SIZE;
 	const char *path = key_file;
@@ -49,16 +49,18 @@ int plug_token_make(const char *key_file, const char *cluster, uint32_t job, uin
 		len = read_key(path, key);
 	}
 	if (len == -ENOENT && !key_file)
-		return plug_error_set(err, -ENOENT, "no key for the job token: neither %s nor %s "
-			"exists; name one with key_file= in plugstack.conf", usual[0], usual[1]);
+		return plug_error_set(err, -ENOENT,
+			"no key for the job token: neither %s nor %s "
+			"exists; name one with key_file= in plugstack.conf",
+			usual[0], usual[1]);
 	if (len < 0)
-		return plug_error_set(err, (int)len, "cannot read the key %s: %s", path,
-			strerror((int)-len));
+		return plug_error_set(
+			err, (int)len, "cannot read the key %s: %s", path, strerror((int)-len));
 	if (len < KEY_MIN)
-		return plug_error_set(err, -EINVAL, "the key %s is shorter than %d bytes", path,
-			KEY_MIN);
-	n = snprintf((char *)text, sizeof(text), "rcshare%c%s%c%u%c%u", 0, cluster, 0, job, 0,
-		restart);
+		return plug_error_set(
+			err, -EINVAL, "the key %s is shorter than %d bytes", path, KEY_MIN);
+	n = snprintf(
+		(char *)text, sizeof(text), "rcshare%c%s%c%u%c%u", 0, cluster, 0, job, 0, restart);
 	if (n < 0 || (size_t)n >= sizeof(text))
 		return plug_error_set(err, -EINVAL, "the cluster's name is too long");
 	i = HMAC(EVP_sha256(), key, (int)len, text, (size_t)n, token, &size) ? 0 : -EIO;

@@ -242,3 +242,26 @@ victim() {
 	grep -q 'not used: cannot read the key /nowhere/key' "$BED_DIR/home/out"
 	grep -q "unknown argument 'colour=blue' in plugstack.conf" "$BED_DIR/home/out"
 }
+
+@test "limits of rcshare.conf are set before it is the user's" {
+	other=$(mktemp -d "$root/build/bed/XXXXXX")
+	(
+		export BED_DIR=$other
+		line=$(plugin_line daemon="$here/fake-rcshared" config=/run/bed/home/rcshare.conf)
+		"$bed" up --quiet -n 1 --cgroups --plugin "$line"
+		echo '{"nofile": 1000, "memlock_limit": 65536, "memory_limit_mb": 64,
+			"log_dir": "/var/log/elsewhere"}' >"$other/home/rcshare.conf"
+		srun -N1 --rcshare=on sh -c 'sleep 0.2
+			cat /sys/fs/cgroup/memory/slurm*/uid_*/job_*/rcshared/memory.limit_in_bytes \
+				/sys/fs/cgroup/memory.max 2>/dev/null
+			stat -c "%a %n" /var/log/elsewhere'
+		cat "$other"/home/seen.*
+	) >"$BED_DIR/home/out" 2>&1 3>&- || { cat "$BED_DIR/home/out"; BED_DIR=$other "$bed" down; skip "no cgroups"; }
+	BED_DIR=$other "$bed" down
+	cat "$BED_DIR/home/out"
+	grep -qE 'Max open files +1000 +1000' "$BED_DIR/home/out"
+	grep -qE 'Max locked memory +65536 +65536' "$BED_DIR/home/out"
+	grep -qx '1777 /var/log/elsewhere' "$BED_DIR/home/out"
+	grep -qx 'arg --config /run/bed/home/rcshare.conf' "$BED_DIR/home/out"
+	! grep -q '^memory' /proc/cgroups || grep -qx 67108864 "$BED_DIR/home/out"
+}

@@ -14,7 +14,7 @@ bed_up() {
 	mkdir -p "$root/build/bed"
 	BED_DIR=$(mktemp -d "$root/build/bed/XXXXXX")
 	export BED_DIR
-	"$bed" up --quiet "$@"
+	"$bed" up --quiet --until $$ "$@"
 }
 
 # bed_down: in teardown_file

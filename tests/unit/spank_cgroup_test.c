@@ -26,7 +26,8 @@ static void v1_one_hierarchy_tells_for_all(void **state)
 			  "3:memory:/system.slice/slurmd.service\n"
 			  "2:freezer:/slurm_b0/uid_12345/job_7/step_0\n"
 			  "1:name=systemd:/system.slice/slurmd.service\n"
-			  "0::/system.slice\n", v1_mounts, 7, &g);
+			  "0::/system.slice\n",
+		v1_mounts, 7, &g);
 	assert_int_equal(g.count, 3);
 	assert_string_equal(g.job[0], "/sys/fs/cgroup/cpu,cpuacct/slurm_b0/uid_12345/job_7");
 	assert_string_equal(g.job[1], "/sys/fs/cgroup/memory/slurm_b0/uid_12345/job_7");
@@ -53,7 +54,8 @@ static void none_where_slurm_tracks_without(void **state)
 	assert_int_equal(g.count, 0);
 	/* Another job's number that begins alike, a path outside of the view, junk. */
 	plug_cgroup_parse("2:freezer:/slurm/uid_1/job_77/step_0\n"
-			  "3:memory:/../job_7\njunk\n\n::\n", v1_mounts, 7, &g);
+			  "3:memory:/../job_7\njunk\n\n::\n",
+		v1_mounts, 7, &g);
 	assert_int_equal(g.count, 0);
 	plug_cgroup_parse("", "", 7, &g);
 	assert_int_equal(g.count, 0);

@@ -18,14 +18,14 @@ static void expands(void **state)
 		const char *list, *names;
 		int count;
 	} good[] = {
-		{ "b0", "b0", 1 },
-		{ "b[0-2]", "b0,b1,b2", 3 },
-		{ "b[0-1,4],login1", "b0,b1,b4,login1", 4 },
-		{ "n[08-10]", "n08,n09,n10", 3 },
-		{ "n[098-101]x", "n098x,n099x,n100x,n101x", 4 },
-		{ "r[1-2]n[0-1]", "r1n0,r1n1,r2n0,r2n1", 4 },
-		{ "[1-2]", "1,2", 2 },
-		{ "a[3,1-2]", "a3,a1,a2", 3 },
+		{"b0", "b0", 1},
+		{"b[0-2]", "b0,b1,b2", 3},
+		{"b[0-1,4],login1", "b0,b1,b4,login1", 4},
+		{"n[08-10]", "n08,n09,n10", 3},
+		{"n[098-101]x", "n098x,n099x,n100x,n101x", 4},
+		{"r[1-2]n[0-1]", "r1n0,r1n1,r2n0,r2n1", 4},
+		{"[1-2]", "1,2", 2},
+		{"a[3,1-2]", "a3,a1,a2", 3},
 	};
 	struct plug_error e;
 	char *out;
@@ -41,8 +41,8 @@ static void expands(void **state)
 
 static void refuses(void **state)
 {
-	static const char *const bad[] = { "", ",", "a,", "b[", "b[0-", "b[0-]", "b[2-1]", "b[x]",
-		"b[0;1]", "b[]", "b[0-1", "b[1234567890]", "b[0-1][" };
+	static const char *const bad[] = {"", ",", "a,", "b[", "b[0-", "b[0-]", "b[2-1]", "b[x]",
+		"b[0;1]", "b[]", "b[0-1", "b[1234567890]", "b[0-1]["};
 	char name[400] = "", *out = NULL;
 	struct plug_error e;
 	size_t i;

@@ -50,24 +50,24 @@ static void refuses_with_a_sentence(void **state)
 		const char *value, *words;
 		int rc;
 	} bad[] = {
-		{ "", "on|off|require", -EINVAL },
-		{ "yes", "unknown value 'yes': give on|off|require", -EINVAL },
-		{ "ON", "unknown value 'ON'", -EINVAL },
-		{ "on,", "'' is not key=value", -EINVAL },
-		{ "on,rails", "'rails' is not key=value", -EINVAL },
-		{ "on,rail=2", "unknown key 'rail'; keys are rails=1..16, eager=0|1", -EINVAL },
-		{ "on,rails=0", "from 1 to 16", -EINVAL },
-		{ "on,rails=17", "from 1 to 16", -EINVAL },
-		{ "on,rails=+2", "from 1 to 16", -EINVAL },
-		{ "on,rails=2x", "from 1 to 16", -EINVAL },
-		{ "on,rails=", "from 1 to 16", -EINVAL },
-		{ "on,rails=99999999999999999999", "from 1 to 16", -EINVAL },
-		{ "on,rails=2,rails=3", "rails is given twice", -EINVAL },
-		{ "on,eager=2", "give 0 or 1", -EINVAL },
-		{ "on,spares=1", "not supported by this version", -ENOTSUP },
-		{ "on,spares=x", "a number of nodes", -EINVAL },
-		{ "on,log=x", "absolute path", -EINVAL },
-		{ "on,log=/x\ny", "control characters", -EINVAL },
+		{"", "on|off|require", -EINVAL},
+		{"yes", "unknown value 'yes': give on|off|require", -EINVAL},
+		{"ON", "unknown value 'ON'", -EINVAL},
+		{"on,", "'' is not key=value", -EINVAL},
+		{"on,rails", "'rails' is not key=value", -EINVAL},
+		{"on,rail=2", "unknown key 'rail'; keys are rails=1..16, eager=0|1", -EINVAL},
+		{"on,rails=0", "from 1 to 16", -EINVAL},
+		{"on,rails=17", "from 1 to 16", -EINVAL},
+		{"on,rails=+2", "from 1 to 16", -EINVAL},
+		{"on,rails=2x", "from 1 to 16", -EINVAL},
+		{"on,rails=", "from 1 to 16", -EINVAL},
+		{"on,rails=99999999999999999999", "from 1 to 16", -EINVAL},
+		{"on,rails=2,rails=3", "rails is given twice", -EINVAL},
+		{"on,eager=2", "give 0 or 1", -EINVAL},
+		{"on,spares=1", "not supported by this version", -ENOTSUP},
+		{"on,spares=x", "a number of nodes", -EINVAL},
+		{"on,log=x", "absolute path", -EINVAL},
+		{"on,log=/x\ny", "control characters", -EINVAL},
 	};
 	struct plug_option o = PLUG_OPTION_INIT;
 	struct plug_error e;
@@ -79,7 +79,7 @@ static void refuses_with_a_sentence(void **state)
 		assert_int_equal(plug_option_parse(bad[i].value, &o, &e), bad[i].rc);
 		if (!strstr(e.text, bad[i].words))
 			fail_msg("'%s' drew '%s'", bad[i].value, e.text);
-		assert_int_equal(o.mode, PLUG_OFF);	/* set on success only */
+		assert_int_equal(o.mode, PLUG_OFF); /* set on success only */
 	}
 	memset(longer, 'x', sizeof(longer));
 	memcpy(longer, "on,log=/", 8);
@@ -90,8 +90,8 @@ static void refuses_with_a_sentence(void **state)
 
 static void names_unknown_variables(void **state)
 {
-	char *env[] = { "PATH=/bin", "RCSHARE=on", "RCSHARE_SOKET=x", "RCSHARED=1",
-		"RCSHARE_EAGER=1", "RCSHARE_EAGER2=1", "RCSHARE_", NULL };
+	char *env[] = {"PATH=/bin", "RCSHARE=on", "RCSHARE_SOKET=x", "RCSHARED=1",
+		"RCSHARE_EAGER=1", "RCSHARE_EAGER2=1", "RCSHARE_", NULL};
 	char name[64];
 	size_t pos = 0;
 
@@ -109,8 +109,8 @@ static void names_unknown_variables(void **state)
 
 static void plugstack_arguments(void **state)
 {
-	char *good[] = { "config=/etc/x", "default=on", "key_file=/k", "daemon=/d", "timeout=3" };
-	char *bad[] = { "conf=/etc/x", "default=maybe", "timeout=7" };
+	char *good[] = {"config=/etc/x", "default=on", "key_file=/k", "daemon=/d", "timeout=3"};
+	char *bad[] = {"conf=/etc/x", "default=maybe", "timeout=7"};
 	struct plug_conf c;
 	struct plug_error e;
 

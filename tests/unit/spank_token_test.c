@@ -37,7 +37,8 @@ static int remove_key(void **state)
  */
 static void is_the_documented_hmac(void **state)
 {
-	static const char expect[] = "2ce96eab2e73eebd6832e4998cffcf8854b68530e26ff9608ae28f7d014906b3";
+	static const char expect[] =
+		"2ce96eab2e73eebd6832e4998cffcf8854b68530e26ff9608ae28f7d014906b3";
 	unsigned char token[PLUG_TOKEN_SIZE];
 	char hex[2 * PLUG_TOKEN_SIZE + 1];
 	struct plug_error e;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "spank/site.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLANK "\t\n\r "
+
+/* `s` is behind an opening quote. Returns its closing quote, or NULL. */
+static const char *string_end(const char *s, bool *plain)
+{
+	*plain = true;
+	for (; *s && *s != '"'; s++) {
+		if (*s != '\\')
+			continue;
+		*plain = false;
+		if (!*++s)
+			return NULL;
+	}
+	return *s ? s : NULL;
+}
+
+static int copy(const char *from, const char *to, char *out, size_t size)
+{
+	size_t len = (size_t)(to - from);
+
+	if (len == 0 || len >= size)
+		return 0;
+	memcpy(out, from, len);
+	out[len] = '\0';
+	return 1;
+}
+
+int plug_site_value(const char *text, const char *key, char *out, size_t size)
+{
+	size_t len = strlen(key);
+	const char *s, *end, *value;
+	int depth = 0;
+	bool plain;
+
+	for (s = text; *s; s++) {
+		if (*s == '{' || *s == '[')
+			depth++;
+		else if (*s == '}' || *s == ']')
+			depth--;
+		if (*s != '"')
+			continue;
+		end = string_end(s + 1, &plain);
+		if (!end)
+			return 0;
+		value = end + 1 + strspn(end + 1, BLANK);
+		if (depth != 1 || *value != ':' || (size_t)(end - s) - 1 != len ||
+			memcmp(s + 1, key, len) != 0) {
+			s = end;
+			continue;
+		}
+		value++;
+		value += strspn(value, BLANK);
+		if (*value != '"')
+			return copy(value, value + strcspn(value, ",}]{[\"" BLANK), out, size);
+		end = string_end(value + 1, &plain);
+		return end && plain ? copy(value + 1, end, out, size) : 0;
+	}
+	return 0;
+}
+
+static bool number(const char *text, const char *key, unsigned long long *n)
+{
+	char word[32], *end;
+
+	if (!plug_site_value(text, key, word, sizeof(word)) || *word < '0' || *word > '9')
+		return false;
+	*n = strtoull(word, &end, 10);
+	return !*end;
+}
+
+static const char *path(const char *text, const char *key, char *room, size_t size)
+{
+	return plug_site_value(text, key, room, size) && *room == '/' ? room : NULL;
+}
+
+void plug_site_apply(const char *text, struct plug_conf *conf)
+{
+	unsigned long long n;
+
+	if (number(text, "memory_limit_mb", &n))
+		conf->memory_limit_mb = n;
+	if (number(text, "cpu_weight", &n))
+		conf->cpu_weight = n;
+	if (number(text, "memlock_limit", &n))
+		conf->memlock = n;
+	if (number(text, "nofile", &n))
+		conf->nofile = n;
+	if (!conf->timeout_given && number(text, "start_timeout_ms", &n) && n <= 600000)
+		conf->timeout_ms = (int)n;
+	if (!conf->key_file)
+		conf->key_file = path(text, "key_file", conf->key_room, sizeof(conf->key_room));
+	if (!conf->log_dir)
+		conf->log_dir = path(text, "log_dir", conf->log_room, sizeof(conf->log_room));
+}
+
+void plug_site_load(struct plug_conf *conf)
+{
+	char text[65536];
+	ssize_t n = 0, len = 0;
+	int fd = open(conf->config ? conf->config : PLUG_SITE_FILE, O_RDONLY | O_CLOEXEC);
+
+	while (fd >= 0 && (n = read(fd, text + len, sizeof(text) - 1 - (size_t)len)) > 0)
+		len += n;
+	if (fd >= 0)
+		close(fd);
+	text[len] = '\0';
+	plug_site_apply(text, conf);
+	if (!conf->log_dir)
+		conf->log_dir = "/var/log/rcshare";
+}
