@@ -283,6 +283,12 @@ int cl_chan_open(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struct rcs_
 
 void cl_chan_close(struct cl_chan *ch)
 {
+	struct shm_msg bye;
+
+	if (ch->shm && ch->sock >= 0) {
+		cl_msg_init(&bye, SHM_MSG_DETACH);
+		request_send(ch, &bye, sizeof(bye));
+	}
 	if (ch->shm)
 		munmap(ch->shm, ch->shm_size);
 	if (ch->table)

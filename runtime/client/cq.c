@@ -40,9 +40,10 @@ static void efd_ring(int fd)
 		;
 }
 
-bool cl_cq_room(const rcs_cq *cq)
+/* Sends leave a quarter to receives, as in cl_op_new. */
+bool cl_cq_room(const rcs_cq *cq, bool send)
 {
-	return !cq || cq->count + cq->reserved < cq->depth;
+	return !cq || cq->count + cq->reserved < cq->depth - (send ? cq->depth / 4 : 0);
 }
 
 /* Makes room for one more than is in use now; the ring doubles up to depth. */
@@ -207,6 +208,11 @@ int cl_arm(rcs_ctx *ctx)
 		if (ep->lost)
 			continue;
 		efd_drain(ep->ch.rank_bell);
+		/* answers nobody waits for would keep the socket readable */
+		if (ep->ch.owed && cl_chan_lost(&ep->ch)) {
+			ep->checked_at = 0;
+			busy = 1;
+		}
 		busy |= shm_ring_arm(&ep->ch.rx);
 	}
 	return busy;

@@ -28,12 +28,12 @@
 #include "wire/record.h"
 
 #define CL_IOV_MAX	  8u
-#define CL_OPS_MAX	  65536u	   /* requests of a context that are not complete */
+#define CL_SENDS_MAX	  65536u	   /* sends of a context that are not complete, and receives */
 #define CL_UNEXP_CAP	  (64ull << 20)	   /* bytes of unexpected messages before credit is held */
 #define CL_CREDIT_MIN	  256u		   /* what any endpoint grants from the start */
 #define CL_ANSWER	  64u		   /* bytes an answer takes in the receive ring */
 #define CL_PEER_ANSWERS	  3u		   /* two CREDIT and a GONE may come from a peer unasked */
-#define CL_CQ_DEPTH	  65536u
+#define CL_CQ_DEPTH	  131072u
 #define CL_RTS_CHARGE	  WIRE_REC_SPACE(sizeof(struct wire_rts))
 
 struct cl_op;
@@ -67,6 +67,7 @@ struct cl_ep_reg {
 	struct cl_ep_reg *next;
 	rcs_ep *ep;
 	struct cl_reg reg;
+	uint32_t rails; /* ctx->rails_back when it was made */
 };
 
 struct rcs_region {
@@ -103,6 +104,7 @@ struct cl_op {
 	uint32_t idx, gen;
 	uint32_t state;	 /* enum cl_op_state */
 	uint32_t flags;	 /* RCS_SEND_*, RCS_QUIET */
+	bool send;
 	bool inject;	 /* no completion, copy is the message */
 	bool canceling;
 	bool no_get;	 /* receive: RDMA was tried or is not possible */
@@ -237,7 +239,7 @@ struct rcs_ctx {
 	bool eager_done;
 	/* requests: chunks of 256, never moved */
 	struct cl_op **chunk;
-	uint32_t chunks, ops_n;
+	uint32_t chunks, sends_n, recvs_n;
 	struct cl_op *free_ops;
 	uint64_t op_seq;
 	/* events */
@@ -246,6 +248,7 @@ struct rcs_ctx {
 	struct cl_event *evq, **evq_tail;
 	uint64_t *event_seq; /* [nodes] last seen of an origin */
 	bool telling; /* a thread is calling event_fn */
+	uint32_t rails_back; /* a rail of this node returned: what was registered before lacks it */
 	bool lost_told, memlock_warned;
 	/* sleeping */
 	int epfd;
@@ -286,7 +289,7 @@ bool cl_chan_lost(struct cl_chan *ch); /* the daemon's end of the socket is clos
 void cl_msg_init(struct shm_msg *m, uint32_t type);
 
 /* --- op.c -------------------------------------------------------------------------------------- */
-struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len); /* NULL: AGAIN */
+struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool send); /* NULL: AGAIN */
 void cl_op_free(struct cl_op *op);
 static inline uint64_t cl_op_id(const struct cl_op *op)
 {
@@ -304,7 +307,7 @@ void cl_iov_get(const struct iovec *iov, uint32_t n, uint64_t off, void *to, uin
 int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
 
 /* --- cq.c -------------------------------------------------------------------------------------- */
-bool cl_cq_room(const rcs_cq *cq);
+bool cl_cq_room(const rcs_cq *cq, bool send);
 void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c);
 int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
 /* How long to sleep at most: short, and then less so, while something waits for the daemon to make

@@ -11,8 +11,6 @@ static bool ops_grow(rcs_ctx *ctx)
 {
 	struct cl_op **c, *ops;
 
-	if (ctx->chunks * CHUNK >= CL_OPS_MAX)
-		return false;
 	c = realloc(ctx->chunk, (ctx->chunks + 1) * sizeof(*c));
 	if (!c)
 		return false;
@@ -30,23 +28,30 @@ static bool ops_grow(rcs_ctx *ctx)
 	return true;
 }
 
-struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len)
+/*
+ * Sends and receives are bounded apart: sends that wait for a peer must not keep the receives from
+ * being posted that the peer waits for.
+ */
+struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool send)
 {
 	rcs_ctx *ctx = ep->ctx;
 	struct cl_op *op;
-	uint32_t idx, gen;
+	uint32_t idx, gen, *n = send ? &ctx->sends_n : &ctx->recvs_n;
 
+	if (*n >= CL_SENDS_MAX)
+		return NULL;
 	if (!ctx->free_ops && !ops_grow(ctx))
 		return NULL;
 	op = ctx->free_ops;
 	ctx->free_ops = op->next;
-	ctx->ops_n++;
+	++*n;
 	idx = op->idx;
 	gen = op->gen + 1;
 	memset(op, 0, sizeof(*op));
 	op->idx = idx;
 	op->gen = gen;
 	op->ep = ep;
+	op->send = send;
 	op->peer = m->peer;
 	op->flags = m->flags;
 	op->has_data = m->flags & RCS_SEND_DATA;
@@ -79,7 +84,10 @@ void cl_op_free(struct cl_op *op)
 	op->state = CL_FREE;
 	op->next = ctx->free_ops;
 	ctx->free_ops = op;
-	ctx->ops_n--;
+	if (op->send)
+		ctx->sends_n--;
+	else
+		ctx->recvs_n--;
 }
 
 struct cl_op *cl_op_find(rcs_ep *ep, uint64_t id)

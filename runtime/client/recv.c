@@ -14,9 +14,9 @@ static int post(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 
 	if (rc)
 		return rc;
-	if (!cl_cq_room(ep->rx_cq))
+	if (!cl_cq_room(ep->rx_cq, false))
 		return RCS_ERR_AGAIN;
-	op = cl_op_new(ep, m, len);
+	op = cl_op_new(ep, m, len, false);
 	if (!op)
 		return RCS_ERR_AGAIN;
 	op->has_data = false;

@@ -23,11 +23,23 @@ int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs
 	struct cl_ep_reg *e;
 	int rc;
 
-	for (e = region->regs; e; e = e->next)
-		if (e->ep == ep) {
-			*reg = e->reg;
-			return 0;
+	for (e = region->regs; e && e->ep != ep; e = e->next)
+		;
+	/* A rail that came back knows nothing of what was registered before. Only this request uses the
+	 * region: it can be made anew. */
+	if (e && e->rails != region->ctx->rails_back && region->uses <= 1) {
+		struct cl_reg fresh;
+
+		if (cl_reg_make(ep, region->addr, region->len, &fresh, NULL) == 0) {
+			cl_reg_drop(ep, &e->reg);
+			e->reg = fresh;
+			e->rails = region->ctx->rails_back;
 		}
+	}
+	if (e) {
+		*reg = e->reg;
+		return 0;
+	}
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a region");
@@ -37,6 +49,7 @@ int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs
 		return rc;
 	}
 	e->ep = ep;
+	e->rails = region->ctx->rails_back;
 	e->next = region->regs;
 	region->regs = e;
 	*reg = e->reg;

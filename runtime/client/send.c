@@ -245,7 +245,7 @@ static int send_locked(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 		return RCS_ERR_INVALID;
 	if (m->peer->gone)
 		return m->peer->gone;
-	if (!cl_cq_room(cq))
+	if (!cl_cq_room(cq, true))
 		return RCS_ERR_AGAIN;
 	if (at_once(ep, m, len)) {
 		if (ep->tx_cntr)
@@ -259,7 +259,7 @@ static int send_locked(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 		cl_ep_publish(ep);
 		return 0;
 	}
-	op = cl_op_new(ep, m, len);
+	op = cl_op_new(ep, m, len, true);
 	if (!op)
 		return RCS_ERR_AGAIN;
 	if (inject) {

@@ -146,8 +146,8 @@ struct shm_lend {
 struct shm_lent {
 	struct shm_msg m;
 	struct wire_key key; /* the region that is being made */
-	uint32_t ndev;	     /* fds that came with it; 0: no RDMA here, region is still valid */
-	uint32_t pd_handle[WIRE_RAILS_MAX];
+	uint32_t ndev;	     /* rails; 0: no RDMA here, region is still valid */
+	uint32_t pd_handle[WIRE_RAILS_MAX]; /* by rail; ~0: not there now, no fd came for it */
 	uint32_t pad;
 };
 struct shm_reg {

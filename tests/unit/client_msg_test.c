@@ -600,6 +600,42 @@ static void events_once(void **state)
 	pair_close();
 }
 
+/* Sends that wait leave room for receives, in requests and in the queue they share. */
+static void sends_leave_room(void **state)
+{
+	struct rcs_init_opts o = {.size = sizeof(o), .flags = RCS_INIT_NO_PMIX, .nranks = 1};
+	struct rcs_ep_opts e = {.size = sizeof(e)};
+	struct rcs_error err = {0};
+	struct rcs_completion c;
+	rcs_peer *self;
+	int sent = 0, rc;
+	char buf[64] = {0};
+
+	(void)state;
+	fake_start(1);
+	o.socket = fake_path(0);
+	assert_int_equal(rcs_init(&o, &a.ctx, &err), 0);
+	assert_int_equal(rcs_cq_open(a.ctx, 400, &a.cq, &err), 0);
+	e.tx_cq = e.rx_cq = a.cq;
+	assert_int_equal(rcs_ep_open(a.ctx, &e, &a.ep, &err), 0);
+	rcs_ep_addr(a.ep, &a.addr);
+	assert_int_equal(rcs_peer_insert(a.ep, &a.addr, &self, &err), 0);
+	fake.paused = true;
+	while ((rc = rcs_tsend(a.ep, buf, 64, self, 1, NULL)) == 0)
+		sent++;
+	assert_int_equal(rc, RCS_ERR_AGAIN);
+	assert_int_equal(sent, 300);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(rcs_trecv(a.ep, buf, 64, NULL, 1, 0, NULL), 0);
+	assert_int_equal(rcs_trecv(a.ep, buf, 64, NULL, 1, 0, NULL), RCS_ERR_AGAIN);
+	fake.paused = false;
+	for (int i = 0; i < 400; i++)
+		assert_int_equal(rcs_cq_wait(a.cq, &c, 1, 5000), 1);
+	rcs_fini(a.ctx);
+	fake_stop();
+	memset(&a, 0, sizeof(a));
+}
+
 /* A receiver that does not receive holds its sender back; both recover. */
 static void flood(void **state)
 {
@@ -679,6 +715,7 @@ int main(void)
 		cmocka_unit_test(runtime_lost),
 		cmocka_unit_test(events_once),
 		cmocka_unit_test(wait_and_arm),
+		cmocka_unit_test(sends_leave_room),
 		cmocka_unit_test(flood),
 	};
 
