@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/lib.h"
 
@@ -118,19 +119,39 @@ int cl_pmix_commit(struct rcs_pmix *p, struct rcs_error *err)
 		cl_fail(err, RCS_ERR_IO, "PMIx_Commit: %s", PMIx_Error_string(rc));
 }
 
+/*
+ * Of a rank of another node the server waits for what is not published yet; of one of this node it says
+ * at once that there is nothing (OpenPMIx 4.2 under Slurm 22.05). So it is asked again.
+ */
+static pmix_status_t get_patiently(const pmix_proc_t *who, const char *key, pmix_value_t **v)
+{
+	int timeout = GET_TIMEOUT_S, waited_ms = 0, step_ms = 1;
+	pmix_info_t info;
+	pmix_status_t rc;
+
+	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &timeout, PMIX_INT);
+	for (;;) {
+		rc = PMIx_Get(who, key, &info, 1, v);
+		if (rc != PMIX_ERR_NOT_FOUND || waited_ms >= GET_TIMEOUT_S * 1000)
+			break;
+		usleep((useconds_t)step_ms * 1000);
+		waited_ms += step_ms;
+		step_ms = step_ms < 50 ? 2 * step_ms : step_ms;
+	}
+	PMIX_INFO_DESTRUCT(&info);
+	return rc;
+}
+
 int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
 	struct rcs_error *err)
 {
-	int timeout = GET_TIMEOUT_S, ret = 0;
 	pmix_value_t *v = NULL;
-	pmix_info_t info;
 	pmix_proc_t who;
 	pmix_status_t rc;
+	int ret = 0;
 
 	PMIX_LOAD_PROCID(&who, p->nspace, rank);
-	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &timeout, PMIX_INT);
-	rc = PMIx_Get(&who, key, &info, 1, &v);
-	PMIX_INFO_DESTRUCT(&info);
+	rc = get_patiently(&who, key, &v);
 	if (rc != PMIX_SUCCESS)
 		return cl_fail(err, rc == PMIX_ERR_TIMEOUT ? RCS_ERR_TIMEOUT : RCS_ERR_IO,
 			"PMIx_Get of %s of rank %u: %s; did that rank call rcs_publish?", key, rank,
