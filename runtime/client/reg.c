@@ -29,30 +29,28 @@ static int reg_mr_ioctl(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32
 {
 	struct ib_uverbs_reg_mr cmd = {.start = addr, .length = len, .hca_va = addr, .pd_handle = pd,
 		.access_flags = access};
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attr[3];
-	} io;
+	_Alignas(8) uint8_t buf[sizeof(struct ib_uverbs_ioctl_hdr) + 3 * sizeof(struct ib_uverbs_attr)];
+	struct ib_uverbs_ioctl_hdr *h = (void *)buf;
 
-	memset(&io, 0, sizeof(io));
+	memset(buf, 0, sizeof(buf));
 	memset(resp, 0, sizeof(*resp));
-	io.hdr.length = sizeof(io);
-	io.hdr.object_id = UVERBS_OBJECT_DEVICE;
-	io.hdr.method_id = UVERBS_METHOD_INVOKE_WRITE;
-	io.hdr.num_attrs = 3;
-	io.attr[0].attr_id = UVERBS_ATTR_WRITE_CMD;
-	io.attr[0].len = sizeof(uint64_t);
-	io.attr[0].flags = UVERBS_ATTR_F_MANDATORY;
-	io.attr[0].data = IB_USER_VERBS_CMD_REG_MR;
-	io.attr[1].attr_id = UVERBS_ATTR_CORE_IN;
-	io.attr[1].len = sizeof(cmd);
-	io.attr[1].flags = UVERBS_ATTR_F_MANDATORY;
-	io.attr[1].data = (uint64_t)(uintptr_t)&cmd;
-	io.attr[2].attr_id = UVERBS_ATTR_CORE_OUT;
-	io.attr[2].len = sizeof(*resp);
-	io.attr[2].flags = UVERBS_ATTR_F_MANDATORY;
-	io.attr[2].data = (uint64_t)(uintptr_t)resp;
-	return ioctl(fd, RDMA_VERBS_IOCTL, &io.hdr) ? -errno : 0;
+	h->length = sizeof(buf);
+	h->object_id = UVERBS_OBJECT_DEVICE;
+	h->method_id = UVERBS_METHOD_INVOKE_WRITE;
+	h->num_attrs = 3;
+	h->attrs[0].attr_id = UVERBS_ATTR_WRITE_CMD;
+	h->attrs[0].len = sizeof(uint64_t);
+	h->attrs[0].flags = UVERBS_ATTR_F_MANDATORY;
+	h->attrs[0].data = IB_USER_VERBS_CMD_REG_MR;
+	h->attrs[1].attr_id = UVERBS_ATTR_CORE_IN;
+	h->attrs[1].len = sizeof(cmd);
+	h->attrs[1].flags = UVERBS_ATTR_F_MANDATORY;
+	h->attrs[1].data = (uint64_t)(uintptr_t)&cmd;
+	h->attrs[2].attr_id = UVERBS_ATTR_CORE_OUT;
+	h->attrs[2].len = sizeof(*resp);
+	h->attrs[2].flags = UVERBS_ATTR_F_MANDATORY;
+	h->attrs[2].data = (uint64_t)(uintptr_t)resp;
+	return ioctl(fd, RDMA_VERBS_IOCTL, h) ? -errno : 0;
 }
 
 int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
