@@ -25,6 +25,7 @@ setup_file() {
 		later=$(offset $n)
 		echo "$n: $first ms off, then $later ms"
 		[ $((later - first)) -lt 200 ] && [ $((first - later)) -lt 200 ]
+		[ "$first" -lt 1000 ] && [ "$first" -gt -1000 ]
 	done
 }
 
@@ -70,14 +71,14 @@ setup_file() {
 }
 
 @test "srun with PMIx: put, fence, get over all nodes" {
-	run lab run ctl -u lab -t 120 -- srun -N3 --ntasks-per-node=2 --mpi=pmix lab-pmix-check
+	run job -t 60 -N3 --ntasks-per-node=2 --mpi=pmix lab-pmix-check
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[ "$(grep -c '^rank . of 6 read' <<<"$output")" -eq 6 ]
 }
 
 @test "a task of an ordinary user may lock memory and open verbs" {
-	run lab run ctl -u lab -t 60 -- srun -N3 sh -c 'ulimit -l; id -un; ibv_devinfo -l | grep -c rxe'
+	run job -N3 sh -c 'ulimit -l; id -un; ibv_devinfo -l | grep -c rxe'
 	[ "$status" -eq 0 ]
 	[ "$(sort <<<"$output" | uniq -c | tr -s ' ')" = " 3 2
  3 lab
@@ -124,7 +125,7 @@ setup_file() {
 	pingpong n0 n1 0
 }
 
-@test "silent loss takes RoCE packets, in its direction only; afterwards they flow again" {
+@test "silent loss takes RoCE packets; afterwards they flow again" {
 	local at
 	count() { lab run "$1" -- cat "/sys/class/infiniband/rxe0/ports/1/hw_counters/$2"; }
 	more() { [ "$(count "$1" "$2")" -gt "$3" ]; }
@@ -143,10 +144,6 @@ setup_file() {
 
 	lab drop n0 0 out
 	eventually 20 still n1 rcvd_pkts
-	# Both still try; what n1 sends still arrives.
-	at=$(count n0 rcvd_pkts)
-	eventually 20 more n0 rcvd_pkts "$at"
-	still n1 rcvd_pkts
 
 	at=$(count n1 rcvd_pkts)
 	lab undrop n0 0
@@ -194,7 +191,7 @@ setup_file() {
 	missed() { lab run ctl -- sinfo -h -n n2 -o %T | grep -q -e down -e '\*'; }
 	eventually 90 missed
 	lab start n2
-	run lab run ctl -u lab -t 60 -- srun -w n2 hostname
+	run job -w n2 hostname
 	[ "$output" = n2 ]
 	port_is n2 0 ACTIVE
 	port_is n2 1 ACTIVE
