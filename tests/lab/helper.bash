@@ -49,7 +49,7 @@ pingpong() { # FROM TO RAIL [ITERATIONS]
 
 # job [-t SECONDS] ARG...: srun as user lab. Slurm's PMIx plugin has a race at the start of a step: while
 # slurmstepd stands in the user's shoes it cannot verify the credential of another node's direct
-# connection, refuses it, and the first fence hangs (22.05 and 24.11; a few in a hundred on a busy
+# connection, refuses it, and the first fence hangs (seen with 22.05; a few in a hundred on a busy
 # host, more with PMIxDirectConnEarly). That, and only that, is tried again.
 job() {
 	local seconds=120 try rc out
