@@ -154,7 +154,7 @@ struct shm_reg {
 	struct shm_msg m;
 	struct wire_key key;
 	uint32_t ndev;
-	uint32_t ok;	     /* bit d: registered on device d */
+	uint32_t ok;	     /* bit r: registered on rail r */
 	int32_t err[WIRE_RAILS_MAX]; /* -errno where not */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
 };

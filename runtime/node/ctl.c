@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The Unix socket: ranks attach and register memory, tools ask, notifiers listen. Requests come one
+ * at a time on each connection and are answered in order; nothing here waits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "node/node.h"
+
+#define CONNS_MAX (NODE_CHANS_MAX + 64)
+
+union any_msg {
+	struct shm_msg m;
+	struct shm_attach attach;
+	struct shm_lend lend;
+	struct shm_reg reg;
+	struct shm_dereg dereg;
+	struct shm_eager eager;
+	struct shm_step_end step_end;
+};
+
+void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, unsigned nfds)
+{
+	union {
+		struct cmsghdr h;
+		char space[CMSG_SPACE(8 * sizeof(int))];
+	} cm;
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (nfds) {
+		memset(&cm, 0, sizeof(cm));
+		mh.msg_control = &cm;
+		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		cm.h.cmsg_level = SOL_SOCKET;
+		cm.h.cmsg_type = SCM_RIGHTS;
+		cm.h.cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(&cm.h), fds, nfds * sizeof(int));
+	}
+	/* A client that does not read its answers fills its own socket only; its end is noticed. */
+	(void)!sendmsg(c->sock.fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void refuse(struct chan *c, uint32_t type, int err, const char *sentence)
+{
+	struct shm_msg m = {.type = type, .abi = SHM_ABI, .status = err};
+
+	snprintf(m.sentence, sizeof(m.sentence), "%s", sentence);
+	ctl_answer(c, &m, sizeof(m), NULL, 0);
+}
+
+static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a)
+{
+	struct shm_attached out = {.m = {.type = SHM_MSG_ATTACH, .abi = SHM_ABI}};
+	char why[SHM_SENTENCE], path[64];
+	int fds[SHM_FD_N], err;
+
+	if (c->kind != CHAN_NEW) {
+		refuse(c, SHM_MSG_ATTACH, -EALREADY, "this connection has an endpoint already");
+		return;
+	}
+	if (a->job != n->o.job || a->restart != n->o.restart) {
+		snprintf(why, sizeof(why), "this runtime serves job %u.%u, not %u.%u; unset RCSHARE_SOCKET "
+			"that came from another job", n->o.job, n->o.restart, a->job, a->restart);
+		refuse(c, SHM_MSG_ATTACH, -ESTALE, why);
+		return;
+	}
+	err = chan_make(n, c, a, why);
+	if (err) {
+		refuse(c, SHM_MSG_ATTACH, err, why);
+		return;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->table_fd);
+	fds[SHM_FD_CHANNEL] = c->memfd;
+	fds[SHM_FD_TABLE] = open(path, O_RDONLY | O_CLOEXEC);
+	fds[SHM_FD_DAEMON] = c->bell.fd;
+	fds[SHM_FD_RANK] = c->rank_bell;
+	if (fds[SHM_FD_TABLE] < 0) {
+		refuse(c, SHM_MSG_ATTACH, -errno, "the node's runtime is out of descriptors; raise nofile in "
+			"rcshare.conf");
+		c->bye = true;
+		chan_close(n, c, "");
+		return;
+	}
+	out.channel_size = c->size;
+	out.table_size = n->table_size;
+	ctl_answer(c, &out, sizeof(out), fds, SHM_FD_N);
+	close(fds[SHM_FD_TABLE]);
+}
+
+static void lend(struct node *n, struct chan *c, const struct shm_lend *l)
+{
+	struct shm_lent out = {.m = {.type = SHM_MSG_LEND, .abi = SHM_ABI}};
+	int fds[WIRE_RAILS_MAX], send_fds[WIRE_RAILS_MAX], err;
+	unsigned nfds = 0;
+
+	err = region_new(n, c, l->addr, l->len, &out.key);
+	if (err) {
+		refuse(c, SHM_MSG_LEND, err, "the node's runtime is out of memory");
+		return;
+	}
+	out.ndev = n->rails ? verbs_lend(n->vb, fds, out.pd_handle) : 0;
+	/* A rail that is not there now is skipped; the fds of the others come in order. */
+	for (unsigned i = 0; i < out.ndev; i++) {
+		if (fds[i] >= 0)
+			send_fds[nfds++] = fds[i];
+		else
+			out.pd_handle[i] = ~0u;
+	}
+	if (nfds) {
+		n->lent_to = c;
+		n->lent_key = out.key;
+	}
+	ctl_answer(c, &out, sizeof(out), send_fds, nfds);
+	for (unsigned i = 0; i < nfds; i++)
+		close(send_fds[i]);
+}
+
+void ctl_loan_over(struct node *n)
+{
+	n->lent_to = NULL;
+	for (struct chan *c = n->chans; c && !n->lent_to; c = c->next)
+		if (c->lend_waits && !c->closing) {
+			c->lend_waits = false;
+			lend(n, c, &c->lend);
+		}
+}
+
+static void do_lend(struct node *n, struct chan *c, const struct shm_lend *l)
+{
+	if (!l->len || l->addr + l->len < l->addr) {
+		refuse(c, SHM_MSG_LEND, -EINVAL, "a region needs at least one byte and must not wrap");
+		return;
+	}
+	if (n->lent_to == c) {
+		refuse(c, SHM_MSG_LEND, -EALREADY, "the last loan was not ended");
+		return;
+	}
+	if (n->lent_to) {
+		c->lend = *l;
+		c->lend_waits = true;
+		return;
+	}
+	lend(n, c, l);
+}
+
+static void do_reg(struct node *n, struct chan *c, const struct shm_reg *r)
+{
+	struct region *g = region_find(n, c, r->key);
+
+	if (!g) {
+		refuse(c, SHM_MSG_REG, -ENOENT, "no such region");
+		return;
+	}
+	region_registered(n, g, r);
+	if (n->lent_to == c)
+		ctl_loan_over(n);
+	refuse(c, SHM_MSG_REG, 0, "");
+}
+
+static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
+{
+	struct region *g = region_find(n, c, d->key);
+
+	if (g)
+		region_drop(n, g);
+	refuse(c, SHM_MSG_DEREG, g ? 0 : -ENOENT, g ? "" : "no such region");
+}
+
+static void do_record(struct node *n, struct chan *c)
+{
+	struct shm_record out = {.m = {.type = SHM_MSG_RECORD, .abi = SHM_ABI}};
+	struct shm_node_record *r = &out.rec;
+
+	r->version = SHM_RECORD_VERSION;
+	r->nrails = (uint16_t)n->rails;
+	r->node = (uint16_t)n->o.self;
+	r->job = n->o.job;
+	r->restart = n->o.restart;
+	r->ctrl = n->addr;
+	wire_addr_seal(&r->ctrl);
+	snprintf(r->host, sizeof(r->host), "%.63s", n->o.names[n->o.self]);
+	for (unsigned i = 0; i < n->rails; i++)
+		verbs_rail_record(n->vb, i, &r->rail[i]);
+	r->crc = wire_crc32c(0, r, offsetof(struct shm_node_record, crc));
+	ctl_answer(c, &out, sizeof(out), NULL, 0);
+}
+
+static const char *record_check(const struct node *n, const struct shm_node_record *r)
+{
+	const char *why;
+
+	if (r->version != SHM_RECORD_VERSION)
+		return "a node's record has another version; all nodes need the same rcshare release";
+	if (r->crc != wire_crc32c(0, r, offsetof(struct shm_node_record, crc)))
+		return "a node's record is damaged (its checksum does not match)";
+	if (r->job != n->o.job || r->restart != n->o.restart || r->node >= n->o.nodes)
+		return "a node's record belongs to another job";
+	if (wire_addr_check(&r->ctrl, &why))
+		return "a node's record has a bad control address";
+	return NULL;
+}
+
+static void do_eager(struct node *n, struct chan *c, const struct shm_eager *e)
+{
+	const char *bad = record_check(n, &e->rec);
+	struct link *l;
+
+	if (bad) {
+		refuse(c, SHM_MSG_EAGER, -EINVAL, bad);
+		return;
+	}
+	if (e->rec.node != n->o.self) {
+		l = link_get(n, e->rec.node);
+		if (!l) {
+			refuse(c, SHM_MSG_EAGER, -ENOMEM, "the node's runtime is out of memory");
+			return;
+		}
+		if (!l->tcp.conn)
+			link_learn(l, &e->rec.ctrl);
+	}
+	if (!e->last) {
+		refuse(c, SHM_MSG_EAGER, 0, "");
+		return;
+	}
+	c->eager_deadline = n->now + (uint64_t)e->timeout_ms * 1000000;
+	ctl_eager_check(n);
+}
+
+static bool lanes_open(const struct node *n)
+{
+	for (const struct link *l = n->links; l; l = l->next) {
+		bool rdma = false;
+
+		for (unsigned r = 0; r < n->rails; r++)
+			if (verbs_rail_ok(n->vb, r)) {
+				rdma = true;
+				if (l->core.lane[r].state != CORE_LANE_UP)
+					return false;
+			}
+		if (!rdma && l->core.lane[CORE_LANE_TCP].state != CORE_LANE_UP)
+			return false;
+	}
+	return true;
+}
+
+void ctl_eager_check(struct node *n)
+{
+	for (struct chan *c = n->chans; c; c = c->next) {
+		if (!c->eager_deadline || c->closing)
+			continue;
+		if (lanes_open(n)) {
+			c->eager_deadline = 0;
+			refuse(c, SHM_MSG_EAGER, 0, "");
+		} else if (n->now >= c->eager_deadline) {
+			c->eager_deadline = 0;
+			refuse(c, SHM_MSG_EAGER, -ETIMEDOUT, "not all lanes came up in time; they are opened "
+				"when needed (see `rcshare status`)");
+		}
+	}
+}
+
+static void do_status(struct node *n, struct chan *c)
+{
+	struct shm_msg m = {.type = SHM_MSG_STATUS, .abi = SHM_ABI};
+	char *text = status_json(n);
+	int fd = memfd_create("rcshare-status", MFD_CLOEXEC);
+
+	if (!text || fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		refuse(c, SHM_MSG_STATUS, -ENOMEM, "the node's runtime is out of memory");
+	else
+		ctl_answer(c, &m, sizeof(m), &fd, 1);
+	if (fd >= 0)
+		close(fd);
+	free(text);
+}
+
+static void do_step_end(struct node *n, struct chan *c)
+{
+	struct shm_step_end out = {.m = {.type = SHM_MSG_STEP_END, .abi = SHM_ABI},
+		.failovers = (uint32_t)n->failovers, .replayed_frames = (uint32_t)n->replayed,
+		.blackout_max_ns = n->blackout_max};
+
+	snprintf(out.log, sizeof(out.log), "%.255s", n->log.path);
+	ctl_answer(c, &out, sizeof(out), NULL, 0);
+}
+
+static size_t want_len(uint32_t type)
+{
+	switch (type) {
+	case SHM_MSG_ATTACH:
+		return sizeof(struct shm_attach);
+	case SHM_MSG_LEND:
+		return sizeof(struct shm_lend);
+	case SHM_MSG_REG:
+		return sizeof(struct shm_reg);
+	case SHM_MSG_DEREG:
+		return sizeof(struct shm_dereg);
+	case SHM_MSG_EAGER:
+		return sizeof(struct shm_eager);
+	default:
+		return sizeof(struct shm_msg);
+	}
+}
+
+static void conn_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	struct chan *c = (struct chan *)w;
+	union any_msg u;
+	ssize_t got;
+
+	(void)events;
+	memset(&u, 0, sizeof(u));
+	got = recv(c->sock.fd, &u, sizeof(u), MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got <= 0) {
+		chan_close(n, c, "its process ended without closing the endpoint");
+		return;
+	}
+	n->work = true;
+	if ((size_t)got < sizeof(u.m.type) + sizeof(u.m.abi) || u.m.abi != SHM_ABI) {
+		refuse(c, u.m.type, -EPROTO, "library or tool and the node's runtime are of different rcshare "
+			"releases; a container must bring the release the site runs");
+		return;
+	}
+	if ((size_t)got < want_len(u.m.type)) {
+		refuse(c, u.m.type, -EBADMSG, "message is too short");
+		return;
+	}
+	if (c->kind != CHAN_RANK && u.m.type >= SHM_MSG_LEND && u.m.type <= SHM_MSG_EAGER) {
+		refuse(c, u.m.type, -ENOTCONN, "attach first");
+		return;
+	}
+	switch (u.m.type) {
+	case SHM_MSG_ATTACH:
+		do_attach(n, c, &u.attach);
+		break;
+	case SHM_MSG_LEND:
+		do_lend(n, c, &u.lend);
+		break;
+	case SHM_MSG_REG:
+		do_reg(n, c, &u.reg);
+		break;
+	case SHM_MSG_DEREG:
+		do_dereg(n, c, &u.dereg);
+		break;
+	case SHM_MSG_EAGER:
+		do_eager(n, c, &u.eager);
+		break;
+	case SHM_MSG_STATUS:
+		do_status(n, c);
+		break;
+	case SHM_MSG_MONITOR:
+		if (c->kind == CHAN_NEW)
+			c->kind = CHAN_MONITOR;
+		refuse(c, SHM_MSG_MONITOR, 0, "");
+		break;
+	case SHM_MSG_RECORD:
+		do_record(n, c);
+		break;
+	case SHM_MSG_STEP_END:
+		do_step_end(n, c);
+		break;
+	case SHM_MSG_DETACH:
+		c->bye = true;
+		break;
+	default:
+		refuse(c, u.m.type, -EOPNOTSUPP, "unknown request");
+		break;
+	}
+}
+
+static void accept_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	unsigned count = 0;
+
+	(void)events;
+	for (struct chan *c = n->chans; c; c = c->next)
+		count++;
+	for (;;) {
+		int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct ucred cred = {.uid = (uid_t)-1};
+		socklen_t len = sizeof(cred);
+		struct chan *c;
+
+		if (fd < 0)
+			return;
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+		if (cred.uid != 0 && cred.uid != n->o.uid) {
+			node_log(n, CONFIG_LOG_WARN, "refused a process of user %u on the socket: the job is user "
+				"%u's", cred.uid, n->o.uid);
+			close(fd);
+			continue;
+		}
+		c = count < CONNS_MAX ? calloc(1, sizeof(*c)) : NULL;
+		if (!c) {
+			close(fd);
+			continue;
+		}
+		c->sock.fd = fd;
+		c->sock.ready = conn_ready;
+		c->bell.fd = c->rank_bell = c->memfd = -1;
+		c->uid = cred.uid;
+		if (node_watch(n, &c->sock, EPOLLIN)) {
+			close(fd);
+			free(c);
+			continue;
+		}
+		c->next = n->chans;
+		n->chans = c;
+		count++;
+	}
+}
+
+int ctl_open(struct node *n, char *why)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/sock", n->o.run_dir) >=
+		(int)sizeof(sa.sun_path)) {
+		snprintf(why, SHM_SENTENCE, "the run dir's path is longer than a Unix socket allows; set a "
+			"shorter run_dir in plugstack.conf");
+		return -ENAMETOOLONG;
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	unlink(sa.sun_path); /* the lock says that nobody serves it */
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 512)) {
+		snprintf(why, SHM_SENTENCE, "cannot listen on the socket in the run dir: %s", strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return -EIO;
+	}
+	n->ctl.fd = fd;
+	n->ctl.ready = accept_ready;
+	return node_watch(n, &n->ctl, EPOLLIN);
+}
+
+void ctl_close(struct node *n)
+{
+	char path[128];
+
+	node_unwatch(n, &n->ctl);
+	snprintf(path, sizeof(path), "%.100s/sock", n->o.run_dir);
+	unlink(path);
+	for (struct chan *c = n->chans; c; c = c->next) {
+		c->bye = true;
+		chan_close(n, c, "the runtime ends");
+		c->stalled = false;
+	}
+	chan_reap(n);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * News for ranks: into the receive ring of every endpoint, to the notifiers in slurmstepd (which raise
+ * PMIx events, spank/notify.c), and to the daemons of the nodes in contact, who tell theirs. Whoever
+ * noticed is the origin and numbers its news; links keep their order.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "node/node.h"
+
+static bool event_room(struct chan *c)
+{
+	uint64_t head;
+	uint32_t kept = 0;
+
+	if (shm_ring_room(&c->rx) < 0)
+		return false;
+	head = c->rx.other;
+	for (uint32_t i = 0; i < c->events_n; i++)
+		if (c->events_end[i] > head)
+			c->events_end[kept++] = c->events_end[i];
+	c->events_n = kept;
+	return kept < SHM_EVENTS_MAX;
+}
+
+void event_tell(struct node *n, struct chan *c, const struct shm_event *ev)
+{
+	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
+		.src_node = (uint16_t)n->o.self, .dst_node = (uint16_t)n->o.self,
+		.src_ep = NODE_EP_DAEMON, .dst_ep = c->slot, .dst_epoch = c->epoch};
+
+	if (c->closing)
+		return;
+	if (c->kind == CHAN_MONITOR) {
+		struct shm_event_msg m = {.m = {.type = SHM_MSG_EVENT, .abi = SHM_ABI}, .ev = *ev};
+
+		/* A notifier that does not read loses news; it never holds up traffic. */
+		if (send(c->sock.fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			c->events_lost++;
+		return;
+	}
+	if (c->kind != CHAN_RANK)
+		return;
+	if (!event_room(c)) {
+		c->events_lost++;
+		return;
+	}
+	if (chan_put(n, c, &r, ev))
+		c->events_end[c->events_n++] = c->rx.pos;
+}
+
+void event_receive(struct node *n, const struct shm_event *ev)
+{
+	for (struct chan *c = n->chans, *next; c; c = next) {
+		next = c->next;
+		event_tell(n, c, ev);
+	}
+}
+
+void event_raise(struct node *n, struct shm_event *ev)
+{
+	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
+		.src_node = (uint16_t)n->o.self, .src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON};
+
+	ev->origin = n->o.self;
+	ev->seq = ++n->event_seq;
+	ev->job = n->o.job;
+	ev->restart = n->o.restart;
+	ev->time_ns = node_utc();
+	snprintf(ev->host, sizeof(ev->host), "%s", n->o.names[n->o.self]);
+	event_receive(n, ev);
+	for (struct link *l = n->links; l; l = l->next) {
+		r.dst_node = (uint16_t)l->peer;
+		link_append(l, &r, ev);
+	}
+}

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A link: the core machine of a peer node, fed with what lanes report, and its actions carried out.
+ *
+ * Records are appended to the frame that is being filled, which stands in the slot of the number it
+ * will have. It is handed to the machine at the end of a turn, or when the next record does not fit;
+ * while earlier frames still wait to be sent it goes on filling: that is how messages of several
+ * ranks come to share a packet. Records that find no slot wait in the backlog, bounded by
+ * BACKLOG_MAX; the table's `busy` flag asks the libraries to hold back long before.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/node.h"
+
+#define BACKLOG_MAX  (4u << 20)
+#define BACKLOG_BUSY (64u << 10)
+
+#define COOKIE_KIND  (3ull << 62)
+#define COOKIE_DATA  (0ull << 62)
+#define COOKIE_OTHER (1ull << 62)
+#define COOKIE_READ  (2ull << 62)
+
+static void cfg_core(const struct node *n, uint32_t peer, struct core_cfg *c)
+{
+	const struct config *f = &n->cfg;
+	const uint64_t ms = 1000000;
+
+	core_cfg_default(c);
+	c->rails = (uint8_t)n->rails;
+	c->self = (uint16_t)n->o.self;
+	c->peer = (uint16_t)peer;
+	c->depth0 = (uint16_t)f->frame_depth_initial;
+	c->depth = (uint16_t)f->frame_depth;
+	c->ack_ns = (uint64_t)f->ack_delay_us * 1000;
+	c->stall_ask_ns = (uint64_t)f->stall_ask_ms * ms;
+	c->stall_hard_ns = (uint64_t)f->stall_hard_ms * ms;
+	c->stall_max_ns = (uint64_t)f->stall_max_ms * ms;
+	c->keepalive_ns = (uint64_t)f->keepalive_ms * ms;
+	c->hold_ns = (uint64_t)f->hold_down_ms * ms;
+	c->hold_max_ns = (uint64_t)f->hold_down_max_ms * ms;
+	c->probes = (uint8_t)f->probes;
+	c->unreachable_ns = (uint64_t)f->unreachable_ms * ms;
+}
+
+static struct shm_node *entry(const struct link *l)
+{
+	return &l->n->table->node_tab[l->peer];
+}
+
+struct link *link_get(struct node *n, uint32_t peer)
+{
+	struct link *l = n->link[peer];
+	struct core_cfg cc;
+
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return NULL;
+	l->n = n;
+	l->peer = peer;
+	if (n->rails) {
+		l->vbuf = verbs_buf_new(n->vb, CORE_SLOTS * WIRE_FRAME_MAX);
+		l->slots = l->vbuf ? verbs_buf_addr(l->vbuf) : NULL;
+	} else {
+		l->slots = aligned_alloc(64, CORE_SLOTS * WIRE_FRAME_MAX);
+	}
+	if (!l->slots) {
+		node_log(n, CONFIG_LOG_ERROR, "no memory for the link to node %u: %s; check memory_limit_mb "
+			"and RLIMIT_MEMLOCK", peer, strerror(errno));
+		free(l);
+		return NULL;
+	}
+	cfg_core(n, peer, &cc);
+	core_link_init(&l->core, &cc, n->now);
+	for (unsigned r = 0; r < n->rails; r++)
+		if (verbs_rail_ok(n->vb, r))
+			core_link_rail(&l->core, (uint8_t)r, true, CORE_R_NONE, n->now);
+	l->next = n->links;
+	n->links = l;
+	n->link[peer] = l;
+	atomic_store(&entry(l)->state, SHM_NODE_CONNECTING);
+	link_dirty(l);
+	return l;
+}
+
+void link_free(struct link *l)
+{
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
+		if (l->rdma[r])
+			verbs_lane_close(l->rdma[r]);
+	if (l->vbuf)
+		verbs_buf_free(l->vbuf);
+	else
+		free(l->slots);
+	free(l->backlog);
+	free(l);
+}
+
+void link_dirty(struct link *l)
+{
+	l->dirty = true;
+}
+
+void link_learn(struct link *l, const struct wire_addr *a)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&l->addr;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&l->addr;
+
+	memset(&l->addr, 0, sizeof(l->addr));
+	if (a->family == 4) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(a->ctrl_port);
+		memcpy(&v4->sin_addr, a->ctrl, 4);
+	} else {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(a->ctrl_port);
+		memcpy(&v6->sin6_addr, a->ctrl, 16);
+	}
+	core_link_want(&l->core, l->n->now);
+	link_dirty(l);
+}
+
+/* --- records into frames ------------------------------------------------------------------- */
+
+static uint8_t *slot_of(struct link *l, uint64_t seq)
+{
+	return l->slots + (seq % CORE_SLOTS) * WIRE_FRAME_MAX;
+}
+
+static void close_frame(struct link *l)
+{
+	((struct wire_frame *)(void *)slot_of(l, l->core.next))->len = l->open_len;
+	core_link_submit(&l->core, l->n->now);
+	l->open_len = 0;
+	l->tx_frames++;
+	l->dirty = true;
+}
+
+static bool place(struct link *l, const struct wire_rec *r, const void *payload)
+{
+	size_t need = WIRE_REC_SPACE(r->len);
+	uint8_t *at;
+
+	if (l->open_len && l->open_len + need > WIRE_FRAME_ROOM)
+		close_frame(l);
+	if (!core_link_room(&l->core))
+		return false;
+	at = slot_of(l, l->core.next) + sizeof(struct wire_frame) + l->open_len;
+	memcpy(at, r, sizeof(*r));
+	memcpy(at + sizeof(*r), payload, r->len);
+	if (need > sizeof(*r) + r->len)
+		memset(at + sizeof(*r) + r->len, 0, need - sizeof(*r) - r->len);
+	l->open_len += (uint32_t)need;
+	l->dirty = true;
+	return true;
+}
+
+static int backlog_add(struct link *l, const struct wire_rec *r, const void *payload)
+{
+	size_t need = WIRE_REC_SPACE(r->len);
+
+	if (l->bl_tail - l->bl_head + need > BACKLOG_MAX)
+		return -EAGAIN;
+	if (l->bl_tail + need > l->bl_cap) {
+		memmove(l->backlog, l->backlog + l->bl_head, l->bl_tail - l->bl_head);
+		l->bl_tail -= l->bl_head;
+		l->bl_head = 0;
+		if (l->bl_tail + need > l->bl_cap) {
+			size_t cap = l->bl_cap ? 2 * l->bl_cap : 64 << 10;
+			uint8_t *p = realloc(l->backlog, cap);
+
+			if (!p)
+				return -EAGAIN;
+			l->backlog = p;
+			l->bl_cap = cap;
+		}
+	}
+	memcpy(l->backlog + l->bl_tail, r, sizeof(*r));
+	memcpy(l->backlog + l->bl_tail + sizeof(*r), payload, r->len);
+	l->bl_tail += need;
+	if (l->bl_tail - l->bl_head > BACKLOG_BUSY)
+		atomic_store_explicit(&entry(l)->busy, 1, memory_order_relaxed);
+	return 0;
+}
+
+int link_append(struct link *l, const struct wire_rec *r, const void *payload)
+{
+	if (l->bl_head == l->bl_tail && place(l, r, payload))
+		return 0;
+	return backlog_add(l, r, payload);
+}
+
+static void drain_backlog(struct link *l)
+{
+	while (l->bl_head < l->bl_tail) {
+		struct wire_rec r;
+
+		memcpy(&r, l->backlog + l->bl_head, sizeof(r));
+		if (!place(l, &r, l->backlog + l->bl_head + sizeof(r)))
+			return;
+		l->bl_head += WIRE_REC_SPACE(r.len);
+	}
+	l->bl_head = l->bl_tail = 0;
+	atomic_store_explicit(&entry(l)->busy, 0, memory_order_relaxed);
+}
+
+/* --- lanes ---------------------------------------------------------------------------------- */
+
+static void header(struct link *l, struct wire_frame *f, uint8_t type, uint8_t lane, uint64_t seq)
+{
+	f->type = type;
+	f->lane = lane;
+	f->src_node = (uint16_t)l->n->o.self;
+	f->lane_gen = l->core.lane[lane].gen;
+	f->seq = seq;
+	f->incarnation = 0;
+	core_link_header(&l->core, &f->ack, &f->limit);
+}
+
+static void send_failed(struct link *l, uint8_t lane, int err)
+{
+	if (err != -EAGAIN)
+		core_link_lane_error(&l->core, lane, l->core.lane[lane].gen,
+			lane == CORE_LANE_TCP ? CORE_R_SOCKET : CORE_R_COMPLETION, l->n->now);
+}
+
+static void act_send(struct link *l, const struct core_act *a)
+{
+	uint8_t *frame = slot_of(l, a->seq);
+	struct wire_frame *f = (struct wire_frame *)(void *)frame;
+	uint32_t len;
+	int err;
+
+	header(l, f, WIRE_FRAME_DATA, a->lane, a->seq);
+	wire_frame_seal(f, frame + sizeof(*f));
+	len = (uint32_t)sizeof(*f) + f->len;
+	if (a->lane == CORE_LANE_TCP) {
+		err = tcp_send(l, frame, len);
+		if (!err)
+			core_link_completed(&l->core, a->lane, l->core.lane[a->lane].gen, a->seq, l->n->now);
+	} else {
+		err = l->rdma[a->lane] ? verbs_lane_send(l->rdma[a->lane], l->vbuf,
+						 (size_t)(frame - l->slots), len, COOKIE_DATA | a->seq) :
+					 -EIO;
+	}
+	if (err)
+		send_failed(l, a->lane, err == -EAGAIN ? -EIO : err);
+}
+
+static void act_small(struct link *l, const struct core_act *a, uint8_t type)
+{
+	uint8_t frame[sizeof(struct wire_frame) + sizeof(struct core_ctrl)];
+	struct wire_frame *f = (struct wire_frame *)(void *)frame;
+	uint32_t len;
+	int err;
+
+	memset(frame, 0, sizeof(frame));
+	if (type == WIRE_FRAME_CTRL) {
+		f->len = sizeof(a->ctrl);
+		memcpy(frame + sizeof(*f), &a->ctrl, sizeof(a->ctrl));
+	}
+	header(l, f, type, a->lane, 0);
+	wire_frame_seal(f, frame + sizeof(*f));
+	len = (uint32_t)sizeof(*f) + f->len;
+	if (a->lane == CORE_LANE_TCP) {
+		err = tcp_send(l, frame, len);
+		if (!err)
+			core_link_completed(&l->core, a->lane, l->core.lane[a->lane].gen, CORE_NEVER,
+				l->n->now);
+	} else {
+		err = l->rdma[a->lane] ? verbs_lane_send_copy(l->rdma[a->lane], frame, len, COOKIE_OTHER) :
+					 -EIO;
+	}
+	if (err)
+		send_failed(l, a->lane, err);
+}
+
+static void act_open(struct link *l, const struct core_act *a)
+{
+	uint8_t blob[CORE_BLOB];
+	int err;
+
+	if (a->lane == CORE_LANE_TCP) {
+		tcp_connect(l);
+		return;
+	}
+	if (l->rdma[a->lane]) {
+		verbs_lane_close(l->rdma[a->lane]);
+		l->rdma[a->lane] = NULL;
+	}
+	err = verbs_lane_open(l->n->vb, a->lane, l->core.depth, l, &l->rdma[a->lane], blob);
+	if (err) {
+		node_log(l->n, CONFIG_LOG_WARN, "no queue pair on %s for node %u: %s",
+			verbs_rail_name(l->n->vb, a->lane), l->peer, strerror(-err));
+		l->rdma[a->lane] = NULL;
+		core_link_lane_error(&l->core, a->lane, a->gen, CORE_R_SETUP, l->n->now);
+		return;
+	}
+	l->rdma_gen[a->lane] = a->gen;
+	core_link_opened(&l->core, a->lane, a->gen, blob, l->n->now);
+}
+
+static void act_connect(struct link *l, const struct core_act *a)
+{
+	int err = l->rdma[a->lane] ? verbs_lane_connect(l->rdma[a->lane], a->ctrl.blob) : -EIO;
+
+	if (err) {
+		node_log(l->n, CONFIG_LOG_WARN, "queue pair on %s to node %u does not connect: %s",
+			verbs_rail_name(l->n->vb, a->lane), l->peer, strerror(-err));
+		core_link_lane_error(&l->core, a->lane, a->gen, CORE_R_SETUP, l->n->now);
+		return;
+	}
+	core_link_connected(&l->core, a->lane, a->gen, l->n->now);
+}
+
+static void act_fence(struct link *l, const struct core_act *a)
+{
+	if (a->lane == CORE_LANE_TCP) {
+		tcp_drop(l);
+		core_link_fenced(&l->core, a->lane, a->gen, l->n->now);
+	} else if (!l->rdma[a->lane]) {
+		core_link_fenced(&l->core, a->lane, a->gen, l->n->now);
+	} else {
+		verbs_lane_fence(l->rdma[a->lane]);
+	}
+}
+
+static void act_depth(struct link *l, uint16_t depth)
+{
+	for (unsigned r = 0; r < l->n->rails; r++)
+		if (l->rdma[r] && verbs_lane_depth(l->rdma[r], depth))
+			node_log(l->n, CONFIG_LOG_WARN, "cannot post %u receives on %s", depth,
+				verbs_rail_name(l->n->vb, r));
+	core_link_depth_done(&l->core, l->n->now);
+}
+
+static void lanes_changed(struct link *l)
+{
+	struct shm_node *e = entry(l);
+	uint32_t up = 0;
+
+	for (unsigned i = 0; i < CORE_LANES; i++)
+		if (l->core.lane[i].state == CORE_LANE_UP)
+			up |= 1u << i;
+	atomic_store(&e->lanes_up, up);
+	atomic_store(&e->lane, l->core.active == CORE_LANE_NONE ? SHM_LANE_NONE : l->core.active);
+	if (l->core.active != CORE_LANE_NONE)
+		atomic_store(&e->state, SHM_NODE_UP);
+	ctl_eager_check(l->n);
+}
+
+/* The one place that tells people of a failover: the log always, the ranks once a rail's failure. */
+static void failed_over(struct link *l, const struct core_act *a)
+{
+	const struct core_failover *f = &a->failover;
+	struct node *n = l->n;
+	uint64_t dark = f->progress_ns > f->last_good_ns ? f->progress_ns - f->last_good_ns : 0;
+	bool local = f->reason == CORE_R_PORT || f->reason == CORE_R_DEVICE;
+	struct shm_event ev = {.code = SHM_EV_RAIL_FAILED, .step = NODE_NONE, .rank = NODE_NONE,
+		.peer = l->peer, .rail = f->lane, .to_lane = f->to_lane == CORE_LANE_NONE ?
+			SHM_LANE_NONE : f->to_lane,
+		.frames_resent = f->resent, .blackout_ns = dark};
+
+	if (f->noticed_ns > f->last_good_ns)
+		ev.notice_ns = f->noticed_ns - f->last_good_ns;
+	if (f->progress_ns > f->noticed_ns)
+		ev.recover_ns = f->progress_ns - f->noticed_ns;
+	l->failovers++;
+	l->resent += f->resent;
+	atomic_store(&entry(l)->failovers, l->failovers);
+	atomic_store(&entry(l)->resent, l->resent);
+	evlog_failover(&n->log, f, l->peer, n->o.names[l->peer]);
+	node_log(n, CONFIG_LOG_INFO, "lane %u to node %u (%s) failed (%s), traffic %s lane %d, "
+		"%u frames resent", f->lane, l->peer, n->o.names[l->peer],
+		core_reason_name((enum core_reason)f->reason), f->had_traffic ? "moved to" : "is on",
+		f->to_lane == CORE_LANE_NONE ? -1 : (int)f->to_lane, f->resent);
+	if (f->lane == CORE_LANE_TCP && !f->had_traffic)
+		return;
+	n->failovers++;
+	n->replayed += f->resent;
+	if (f->had_traffic && dark > n->blackout_max)
+		n->blackout_max = dark;
+	snprintf(ev.reason, sizeof(ev.reason), "%s", core_reason_name((enum core_reason)f->reason));
+	/* The peer tells what it noticed itself; a rail that fails here is told once, not for each
+	 * peer, with what the first link measured. */
+	if (f->reason == CORE_R_PEER || f->reason == CORE_R_REQUEST || f->reason == CORE_R_CLOSE ||
+		f->lane == CORE_LANE_TCP)
+		return;
+	if (local && n->rail_told & 1u << f->lane)
+		return;
+	if (local)
+		n->rail_told |= 1u << f->lane;
+	l->rail_told |= 1u << f->lane;
+	event_raise(n, &ev);
+}
+
+static void lane_back(struct link *l, uint8_t lane)
+{
+	struct node *n = l->n;
+	struct shm_event ev = {.code = SHM_EV_RAIL_BACK, .step = NODE_NONE, .rank = NODE_NONE,
+		.peer = l->peer, .rail = lane, .to_lane = SHM_LANE_NONE};
+
+	evlog_lane_back(&n->log, lane, l->peer, n->o.names[l->peer]);
+	node_log(n, CONFIG_LOG_INFO, "lane %u to node %u (%s) is back", lane, l->peer,
+		n->o.names[l->peer]);
+	if (!(l->rail_told & 1u << lane))
+		return;
+	l->rail_told &= ~(1u << lane);
+	n->rail_told &= ~(1u << lane);
+	event_raise(n, &ev);
+}
+
+static void reachable(struct link *l, bool yes)
+{
+	struct shm_event ev = {.code = yes ? SHM_EV_PEER_BACK : SHM_EV_PEER_UNREACHABLE,
+		.step = NODE_NONE, .rank = NODE_NONE, .peer = l->peer, .rail = NODE_NONE,
+		.to_lane = SHM_LANE_NONE};
+
+	atomic_store(&entry(l)->state, yes ? SHM_NODE_UP : SHM_NODE_UNREACHABLE);
+	evlog_peer(&l->n->log, yes ? "peer_back" : "peer_unreachable", l->peer,
+		l->n->o.names[l->peer]);
+	event_raise(l->n, &ev);
+}
+
+static uint32_t can_send(struct link *l)
+{
+	uint32_t can = tcp_can_send(l) ? 1u << CORE_LANE_TCP : 0;
+
+	for (unsigned r = 0; r < l->n->rails; r++)
+		if (l->rdma[r] && verbs_lane_room(l->rdma[r]) > 0)
+			can |= 1u << r;
+	return can;
+}
+
+static void turn(struct link *l)
+{
+	struct node *n = l->n;
+	struct core_act a;
+
+	l->dirty = false;
+	drain_backlog(l);
+	/* A frame that would only wait behind others goes on filling. */
+	if (l->open_len && l->core.sent == l->core.next && core_link_room(&l->core))
+		close_frame(l);
+	for (;;) {
+		enum core_act_type t = core_link_poll(&l->core, can_send(l), n->now, &a);
+
+		if (t == CORE_ACT_NONE) {
+			if (l->open_len && l->core.sent == l->core.next && core_link_room(&l->core)) {
+				close_frame(l);
+				continue;
+			}
+			break;
+		}
+		n->work = true;
+		switch (t) {
+		case CORE_ACT_SEND:
+			act_send(l, &a);
+			break;
+		case CORE_ACT_ACK:
+			act_small(l, &a, WIRE_FRAME_ACK);
+			break;
+		case CORE_ACT_CTRL:
+			act_small(l, &a, WIRE_FRAME_CTRL);
+			break;
+		case CORE_ACT_OPEN:
+			act_open(l, &a);
+			break;
+		case CORE_ACT_CONNECT:
+			act_connect(l, &a);
+			break;
+		case CORE_ACT_FENCE:
+			act_fence(l, &a);
+			break;
+		case CORE_ACT_CLOSE:
+			if (a.lane == CORE_LANE_TCP) {
+				tcp_drop(l);
+			} else if (l->rdma[a.lane]) {
+				verbs_lane_close(l->rdma[a.lane]);
+				l->rdma[a.lane] = NULL;
+			}
+			break;
+		case CORE_ACT_DEPTH:
+			act_depth(l, a.depth);
+			break;
+		case CORE_ACT_STATE:
+			lanes_changed(l);
+			break;
+		case CORE_ACT_FAILOVER:
+			failed_over(l, &a);
+			break;
+		case CORE_ACT_LANE_BACK:
+			lane_back(l, a.lane);
+			break;
+		case CORE_ACT_UNREACHABLE:
+			reachable(l, false);
+			break;
+		case CORE_ACT_REACHABLE:
+			reachable(l, true);
+			break;
+		default:
+			break;
+		}
+	}
+	l->deadline = core_link_deadline(&l->core);
+	get_pump(l);
+}
+
+void link_turn(struct node *n)
+{
+	for (struct link *l = n->links; l; l = l->next)
+		if (l->dirty || n->now >= l->deadline)
+			turn(l);
+}
+
+/* --- what lanes report ------------------------------------------------------------------------ */
+
+void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
+	const uint8_t *payload)
+{
+	struct node *n = l->n;
+	size_t at = 0;
+
+	l->dirty = true;
+	if (f->src_node != l->peer || f->lane_gen != gen)
+		return; /* sent for an older generation of the lane */
+	switch (f->type) {
+	case WIRE_FRAME_ACK:
+		core_link_rx_ack(&l->core, lane, gen, f->ack, f->limit, n->now);
+		return;
+	case WIRE_FRAME_CTRL:
+		core_link_rx_ack(&l->core, lane, gen, f->ack, f->limit, n->now);
+		if (f->len == sizeof(struct core_ctrl)) {
+			struct core_ctrl c;
+
+			memcpy(&c, payload, sizeof(c));
+			core_link_rx_ctrl(&l->core, lane, gen, &c, n->now);
+		}
+		return;
+	default:
+		break;
+	}
+	if (core_link_rx(&l->core, lane, gen, f->seq, f->ack, f->limit, n->now) != CORE_RX_DELIVER)
+		return;
+	l->rx_frames++;
+	atomic_store_explicit(&entry(l)->rx_frames, l->rx_frames, memory_order_relaxed);
+	atomic_store_explicit(&entry(l)->tx_frames, l->tx_frames, memory_order_relaxed);
+	while (f->len - at >= sizeof(struct wire_rec)) {
+		struct wire_rec r;
+		const char *why;
+
+		memcpy(&r, payload + at, sizeof(r));
+		if (wire_rec_check(&r, f->len - at, &why)) {
+			node_log(n, CONFIG_LOG_ERROR, "node %u sent a bad record: %s", l->peer, why);
+			return;
+		}
+		r.src_node = (uint16_t)l->peer;
+		if (r.type == WIRE_REC_RTS) {
+			struct wire_rts rts;
+
+			memcpy(&rts, payload + at + sizeof(r), sizeof(rts));
+			region_import(n, &r, &rts);
+		}
+		chan_deliver(n, &r, payload + at + sizeof(r));
+		at += WIRE_REC_SPACE(r.len);
+	}
+}
+
+static void on_recv(void *owner, struct verbs_lane *vl, const void *buf, size_t len)
+{
+	struct link *l = owner;
+	const struct wire_frame *f = buf;
+	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	const char *why;
+
+	if (l->rdma[lane] != vl)
+		return;
+	l->n->work = true;
+	if (wire_frame_check(f, (const uint8_t *)buf + sizeof(*f), len, &why)) {
+		node_log(l->n, CONFIG_LOG_WARN, "lane %u from node %u: %s", lane, l->peer, why);
+		core_link_lane_error(&l->core, lane, l->rdma_gen[lane], CORE_R_PROTOCOL, l->n->now);
+		link_dirty(l);
+		return;
+	}
+	link_frame(l, lane, l->rdma_gen[lane], f, (const uint8_t *)buf + sizeof(*f));
+}
+
+static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum verbs_done how,
+	const char *detail)
+{
+	struct link *l = owner;
+	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	uint64_t kind = cookie & COOKIE_KIND;
+
+	l->dirty = true;
+	l->n->work = true;
+	if (kind == COOKIE_READ)
+		get_done(l, cookie & ~COOKIE_KIND, how, detail);
+	if (l->rdma[lane] != vl)
+		return;
+	if (how == VERBS_OK) {
+		core_link_completed(&l->core, lane, l->rdma_gen[lane],
+			kind == COOKIE_DATA ? cookie & ~COOKIE_KIND : CORE_NEVER, l->n->now);
+	} else if (how != VERBS_FLUSHED) {
+		node_log(l->n, CONFIG_LOG_INFO, "lane %u to node %u: %s", lane, l->peer, detail);
+		core_link_lane_error(&l->core, lane, l->rdma_gen[lane],
+			how == VERBS_REQUEST ? CORE_R_REQUEST : CORE_R_COMPLETION, l->n->now);
+	}
+}
+
+static void on_error(void *owner, struct verbs_lane *vl, enum core_reason why, const char *detail)
+{
+	struct link *l = owner;
+	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+
+	if (l->rdma[lane] != vl)
+		return;
+	node_log(l->n, CONFIG_LOG_INFO, "lane %u to node %u: %s", lane, l->peer, detail);
+	core_link_lane_error(&l->core, lane, l->rdma_gen[lane], why, l->n->now);
+	link_dirty(l);
+}
+
+static void on_fenced(void *owner, struct verbs_lane *vl)
+{
+	struct link *l = owner;
+	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+
+	if (l->rdma[lane] != vl)
+		return;
+	get_lane_lost(l, lane);
+	core_link_fenced(&l->core, lane, l->rdma_gen[lane], l->n->now);
+	link_dirty(l);
+}
+
+static void on_rail(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail)
+{
+	struct node *n = arg;
+
+	node_log(n, CONFIG_LOG_INFO, "rail %u (%s) %s: %s", rail, verbs_rail_name(n->vb, rail),
+		ok ? "works" : "failed", detail);
+	link_rail(n, rail, ok, why);
+}
+
+void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
+{
+	n->work = true;
+	for (struct link *l = n->links; l; l = l->next) {
+		core_link_rail(&l->core, (uint8_t)rail, ok, why, n->now);
+		link_dirty(l);
+	}
+}
+
+uint8_t link_read_lane(struct link *l)
+{
+	if (l->core.active != CORE_LANE_NONE && l->core.active != CORE_LANE_TCP &&
+		l->rdma[l->core.active])
+		return l->core.active;
+	for (uint8_t r = 0; r < l->n->rails; r++)
+		if (l->core.lane[r].usable && l->core.lane[r].state == CORE_LANE_UP && l->rdma[r])
+			return r;
+	return CORE_LANE_NONE;
+}
+
+const struct verbs_ops link_verbs_ops = {
+	.recv = on_recv,
+	.done = on_done,
+	.error = on_error,
+	.fenced = on_fenced,
+	.rail = on_rail,
+};

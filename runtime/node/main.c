@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rcshared: the runtime of one job on one node. Started by the plugin (spank/README.md has the
+ * contract); options, set-up, the loop, and an orderly end.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "node/node.h"
+#include "node/place.h"
+
+#define TICK_NS 1000000000ull
+
+uint64_t node_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+uint64_t node_utc(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+void node_log(struct node *n, int level, const char *fmt, ...)
+{
+	static const int prio[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
+	va_list ap;
+
+	if (level > (int)n->cfg.log_level)
+		return;
+	va_start(ap, fmt);
+	vsyslog(prio[level & 3], fmt, ap);
+	va_end(ap);
+	if (isatty(2)) {
+		va_start(ap, fmt);
+		vfprintf(stderr, fmt, ap);
+		fputc('\n', stderr);
+		va_end(ap);
+	}
+}
+
+int node_watch(struct node *n, struct watch *w, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = w};
+
+	return epoll_ctl(n->epfd, EPOLL_CTL_ADD, w->fd, &ev) ? -errno : 0;
+}
+
+void node_rewatch(struct node *n, struct watch *w, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = w};
+
+	epoll_ctl(n->epfd, EPOLL_CTL_MOD, w->fd, &ev);
+}
+
+/* Events already fetched in this turn may still point to w: loop() forgets those. */
+static struct epoll_event fetched[64];
+static int fetched_n;
+
+void node_unwatch(struct node *n, struct watch *w)
+{
+	if (w->fd < 0)
+		return;
+	epoll_ctl(n->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+	close(w->fd);
+	w->fd = -1;
+	for (int i = 0; i < fetched_n; i++)
+		if (fetched[i].data.ptr == w)
+			fetched[i].data.ptr = NULL;
+}
+
+/* --- options ------------------------------------------------------------------------------------ */
+
+static void usage(FILE *f)
+{
+	fputs("usage: rcshared --job ID --restart N --node-index I --nodes N --nodelist A,B,...\n"
+	      "                --uid U --gid G --run-dir DIR --token-fd FD --ready-fd FD [--lock-fd FD]\n"
+	      "                [--config PATH] [--rails N] [--eager 0|1] [--log DIR]\n"
+	      "The runtime of one job on one node; Slurm's plugin starts it. See rcshared(8).\n", f);
+}
+
+static uint32_t number(const char *opt, const char *s)
+{
+	char *end;
+	unsigned long v;
+
+	errno = 0;
+	v = strtoul(s, &end, 10);
+	if (errno || *end || !*s || *s == '-' || v > UINT32_MAX) {
+		fprintf(stderr, "rcshared: --%s wants a number, not '%s'\n", opt, s);
+		exit(2);
+	}
+	return (uint32_t)v;
+}
+
+static int names_split(struct node_opts *o, char *list)
+{
+	uint32_t k = 0;
+
+	o->names = calloc(o->nodes ? o->nodes : 1, sizeof(*o->names));
+	if (!o->names)
+		return -ENOMEM;
+	for (char *s = strtok(list, ","); s; s = strtok(NULL, ",")) {
+		if (k == o->nodes)
+			return -EINVAL;
+		o->names[k++] = s;
+	}
+	return k == o->nodes ? 0 : -EINVAL;
+}
+
+static void options(struct node *n, int argc, char **argv)
+{
+	static const struct option longs[] = {{"job", 1, 0, 'j'}, {"restart", 1, 0, 'r'},
+		{"node-index", 1, 0, 'i'}, {"nodes", 1, 0, 'n'}, {"nodelist", 1, 0, 'l'},
+		{"uid", 1, 0, 'u'}, {"gid", 1, 0, 'g'}, {"run-dir", 1, 0, 'd'}, {"token-fd", 1, 0, 't'},
+		{"ready-fd", 1, 0, 'y'}, {"lock-fd", 1, 0, 'k'}, {"config", 1, 0, 'c'},
+		{"rails", 1, 0, 'R'}, {"eager", 1, 0, 'e'}, {"log", 1, 0, 'L'}, {"help", 0, 0, 'h'},
+		{"version", 0, 0, 'V'}, {0, 0, 0, 0}};
+	struct node_opts *o = &n->o;
+	char *list = NULL;
+	int c, at = 0;
+
+	o->token_fd = o->ready_fd = n->lock_fd = -1;
+	o->rails = -1;
+	o->uid = getuid();
+	o->gid = getgid();
+	while ((c = getopt_long(argc, argv, "hV", longs, &at)) != -1) {
+		const char *name = longs[at].name;
+
+		switch (c) {
+		case 'j':
+			o->job = number(name, optarg);
+			break;
+		case 'r':
+			o->restart = number(name, optarg);
+			break;
+		case 'i':
+			o->self = number(name, optarg);
+			break;
+		case 'n':
+			o->nodes = number(name, optarg);
+			break;
+		case 'l':
+			list = optarg;
+			break;
+		case 'u':
+			o->uid = number(name, optarg);
+			break;
+		case 'g':
+			o->gid = number(name, optarg);
+			break;
+		case 'd':
+			o->run_dir = optarg;
+			break;
+		case 't':
+			o->token_fd = (int)number(name, optarg);
+			break;
+		case 'y':
+			o->ready_fd = (int)number(name, optarg);
+			break;
+		case 'k':
+			n->lock_fd = (int)number(name, optarg);
+			break;
+		case 'c':
+			o->config = optarg;
+			break;
+		case 'R':
+			o->rails = (int)number(name, optarg);
+			break;
+		case 'e':
+			break; /* the library's business; accepted so that the plugin may pass all it has */
+		case 'L':
+			o->log_dir = optarg;
+			break;
+		case 'h':
+			usage(stdout);
+			exit(0);
+		case 'V':
+			puts("rcshared " RCS_VERSION);
+			exit(0);
+		default:
+			usage(stderr);
+			exit(2);
+		}
+	}
+	if (!list || !o->run_dir || !o->nodes || o->self >= o->nodes || o->nodes > UINT16_MAX ||
+		names_split(o, list)) {
+		fputs("rcshared: --nodelist must name --nodes nodes, --node-index one of them, and --run-dir a "
+		      "folder\n", stderr);
+		usage(stderr);
+		exit(2);
+	}
+}
+
+/* --- set-up ------------------------------------------------------------------------------------- */
+
+static void say(struct node *n, const char *fmt, const char *arg)
+{
+	char line[512];
+	int len = snprintf(line, sizeof(line), fmt, arg);
+
+	if (len >= (int)sizeof(line))
+		len = sizeof(line) - 1;
+	if (n->o.ready_fd >= 0) {
+		(void)!write(n->o.ready_fd, line, (size_t)len);
+		close(n->o.ready_fd);
+		n->o.ready_fd = -1;
+	}
+}
+
+static int read_token(struct node *n, char *why)
+{
+	size_t got = 0;
+
+	while (n->o.token_fd >= 0 && got < sizeof(n->token)) {
+		ssize_t r = read(n->o.token_fd, n->token + got, sizeof(n->token) - got);
+
+		if (r <= 0 && !(r < 0 && errno == EINTR))
+			break;
+		if (r > 0)
+			got += (size_t)r;
+	}
+	if (got != sizeof(n->token)) {
+		snprintf(why, SHM_SENTENCE, "no job token came from the plugin; check key_file in rcshare.conf");
+		return -EINVAL;
+	}
+	close(n->o.token_fd);
+	return 0;
+}
+
+static int table_make(struct node *n, char *why)
+{
+	n->table_size = sizeof(*n->table) + n->o.nodes * sizeof(struct shm_node);
+	n->table_fd = memfd_create("rcshare-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (n->table_fd < 0 || ftruncate(n->table_fd, (off_t)n->table_size))
+		goto fail;
+	n->table = mmap(NULL, n->table_size, PROT_READ | PROT_WRITE, MAP_SHARED, n->table_fd, 0);
+	if (n->table == MAP_FAILED)
+		goto fail;
+	/* Whoever maps it from now on can only read. */
+	fcntl(n->table_fd, F_ADD_SEALS,
+		F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+	n->table->magic = SHM_MAGIC;
+	n->table->abi = SHM_ABI;
+	n->table->job = n->o.job;
+	n->table->restart = n->o.restart;
+	n->table->node = n->o.self;
+	n->table->nodes = n->o.nodes;
+	n->table->rails = n->rails;
+	for (uint32_t i = 0; i < n->o.nodes; i++) {
+		snprintf(n->table->node_tab[i].host, sizeof(n->table->node_tab[i].host), "%s",
+			n->o.names[i]);
+		n->table->node_tab[i].lane = SHM_LANE_NONE;
+	}
+	n->table->node_tab[n->o.self].state = SHM_NODE_SELF;
+	return 0;
+fail:
+	snprintf(why, SHM_SENTENCE, "no shared memory for the table: %s", strerror(errno));
+	return -ENOMEM;
+}
+
+static bool addr_take(struct wire_addr *a, const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET) {
+		a->family = 4;
+		memcpy(a->ctrl, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
+		return true;
+	}
+	if (sa->sa_family == AF_INET6) {
+		a->family = 6;
+		memcpy(a->ctrl, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
+		return true;
+	}
+	return false;
+}
+
+/* The control address: of the configured interface, else what the node's name resolves to. */
+static int own_addr(struct node *n, char *why)
+{
+	struct wire_addr *a = &n->addr;
+	const char *ifname = n->cfg.control_interface;
+	struct ifaddrs *all, *best = NULL;
+	bool found = false;
+
+	a->job = n->o.job;
+	a->restart = (uint16_t)n->o.restart;
+	a->node = (uint16_t)n->o.self;
+	a->ctrl_port = n->tcp_port;
+	a->ep = NODE_EP_DAEMON;
+	if (*ifname) {
+		if (getifaddrs(&all) == 0) {
+			for (struct ifaddrs *i = all; i; i = i->ifa_next)
+				if (i->ifa_addr && !strcmp(i->ifa_name, ifname) &&
+					(i->ifa_addr->sa_family == AF_INET ||
+						(i->ifa_addr->sa_family == AF_INET6 && !best)))
+					best = i;
+			found = best && addr_take(a, best->ifa_addr);
+			freeifaddrs(all);
+		}
+		if (!found)
+			snprintf(why, SHM_SENTENCE, "control_interface '%s' has no IP address", ifname);
+	} else {
+		struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *res, *i;
+
+		if (getaddrinfo(n->o.names[n->o.self], NULL, &hint, &res) == 0) {
+			for (i = res; i && !found; i = i->ai_next)
+				if (i->ai_family == AF_INET)
+					found = addr_take(a, i->ai_addr);
+			if (res && !found)
+				found = addr_take(a, res->ai_addr);
+			freeaddrinfo(res);
+		}
+		if (!found)
+			snprintf(why, SHM_SENTENCE, "this node's name '%s' does not resolve; set "
+				"control_interface in rcshare.conf", n->o.names[n->o.self]);
+	}
+	wire_addr_seal(a);
+	return found ? 0 : -EADDRNOTAVAIL;
+}
+
+static int set_up(struct node *n, char *why)
+{
+	struct verbs_ops ops = link_verbs_ops;
+	const char *env = getenv("RCSHARE_LOG_LEVEL");
+	char path[256], pid[16], quoted[64];
+	struct config_error ce;
+	int fd;
+
+	config_default(&n->cfg);
+	if (n->o.config && config_load(n->o.config, &n->cfg, &ce)) {
+		snprintf(why, SHM_SENTENCE, "%.190s", ce.text);
+		return -EINVAL;
+	}
+	if (env) {
+		snprintf(quoted, sizeof(quoted), "\"%.60s\"", env);
+		config_set(&n->cfg, "log_level", quoted, &ce);
+	}
+	if (n->o.rails >= 0 && (!n->cfg.nrails || (uint32_t)n->o.rails < n->cfg.nrails))
+		n->cfg.nrails = n->cfg.nrails ? (uint32_t)n->o.rails : 0;
+	if (read_token(n, why))
+		return -EINVAL;
+	n->epfd = epoll_create1(EPOLL_CLOEXEC);
+	n->link = calloc(n->o.nodes, sizeof(*n->link));
+	if (n->epfd < 0 || !n->link) {
+		snprintf(why, SHM_SENTENCE, "out of memory");
+		return -ENOMEM;
+	}
+	n->next_epoch = (uint32_t)(node_utc() / 1000000) | 1;
+	ops.arg = n;
+	if (n->o.rails == 0)
+		snprintf(n->verbs_why, sizeof(n->verbs_why), "the job asked for rails=0");
+	else if (verbs_open(&n->vb, &n->cfg, &ops, n->verbs_why, sizeof(n->verbs_why))) {
+		snprintf(why, SHM_SENTENCE, "%.190s", n->verbs_why);
+		return -ENODEV;
+	}
+	n->rails = n->vb ? verbs_rails(n->vb) : 0;
+	if (n->o.rails >= 0 && n->rails > (unsigned)n->o.rails)
+		n->rails = (unsigned)n->o.rails;
+	if (tcp_listen(n, why) || own_addr(n, why) || table_make(n, why))
+		return -EIO;
+	evlog_open(&n->log, n->o.log_dir ? n->o.log_dir : n->cfg.log_dir, n->o.job, n->o.restart,
+		n->o.self, n->o.names[n->o.self], n->cfg.log_max_bytes);
+	for (unsigned r = 0; r < n->rails; r++)
+		evlog_rail(&n->log, r, verbs_rail_name(n->vb, r));
+	place_thread(n->cfg.cpus, n->vb ? verbs_rail_name(n->vb, 0) : NULL);
+	if (ctl_open(n, why))
+		return -EIO;
+	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+	if (fd < 0 || write(fd, pid, strlen(pid)) < 0) {
+		snprintf(why, SHM_SENTENCE, "cannot write the pid file in the run dir: %s", strerror(errno));
+		return -EIO;
+	}
+	close(fd);
+	return 0;
+}
+
+/* --- the loop ----------------------------------------------------------------------------------- */
+
+static void signal_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	struct signalfd_siginfo si;
+
+	(void)events;
+	if (read(w->fd, &si, sizeof(si)) > 0) {
+		n->stop = true;
+		n->stop_why = "asked to end";
+	}
+}
+
+static void verbs_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	(void)w;
+	(void)events;
+	verbs_async(n->vb);
+	n->work = true;
+}
+
+/* Device files come and go with their devices. */
+static void verbs_watch(struct node *n)
+{
+	static struct watch w[2 * WIRE_RAILS_MAX];
+	static unsigned have, version = ~0u;
+	int fds[2 * WIRE_RAILS_MAX];
+
+	if (!n->vb || version == verbs_fds_version(n->vb))
+		return;
+	version = verbs_fds_version(n->vb);
+	/* verbs.c owns and closes them; closing takes a file out of epoll by itself */
+	for (unsigned i = 0; i < have; i++)
+		epoll_ctl(n->epfd, EPOLL_CTL_DEL, w[i].fd, NULL);
+	have = verbs_fds(n->vb, fds);
+	for (unsigned i = 0; i < have; i++) {
+		w[i] = (struct watch){.fd = fds[i], .ready = verbs_ready};
+		node_watch(n, &w[i], EPOLLIN);
+	}
+}
+
+static void tick(struct node *n)
+{
+	struct stat st;
+
+	if (n->now < n->tick_at)
+		return;
+	n->tick_at = n->now + TICK_NS;
+	atomic_store_explicit(&n->table->heartbeat_ns, n->now, memory_order_relaxed);
+	if (n->vb)
+		verbs_tick(n->vb, n->now);
+	tcp_tick(n);
+	region_tick(n);
+	ctl_eager_check(n);
+	if (stat(n->o.run_dir, &st) < 0 && errno == ENOENT) {
+		n->stop = true;
+		n->stop_why = "the run dir is gone";
+	}
+}
+
+static uint64_t next_deadline(const struct node *n)
+{
+	uint64_t d = n->tick_at;
+
+	for (const struct link *l = n->links; l; l = l->next)
+		if (l->deadline < d)
+			d = l->deadline;
+	for (const struct chan *c = n->chans; c; c = c->next)
+		if (c->eager_deadline && c->eager_deadline < d)
+			d = c->eager_deadline;
+	return d;
+}
+
+static void wait_events(struct node *n, uint64_t until)
+{
+	struct timespec ts = {0, 0};
+	uint64_t now = node_clock();
+
+	if (until > now) {
+		ts.tv_sec = (time_t)((until - now) / 1000000000ull);
+		ts.tv_nsec = (long)((until - now) % 1000000000ull);
+	}
+	fetched_n = epoll_pwait2(n->epfd, fetched, 64, &ts, NULL);
+	if (fetched_n < 0 && errno == ENOSYS) /* kernels before 5.11 */
+		fetched_n = epoll_wait(n->epfd, fetched, 64,
+			until > now ? (int)((until - now + 999999) / 1000000) : 0);
+	n->now = node_clock();
+	for (int i = 0; i < fetched_n; i++) {
+		struct watch *w = fetched[i].data.ptr;
+
+		if (w)
+			w->ready(n, w, fetched[i].events);
+	}
+	fetched_n = 0;
+}
+
+static void loop(struct node *n)
+{
+	uint64_t spin = (uint64_t)n->cfg.spin_us * 1000, last_work = 0, last_io = 0;
+
+	while (!n->stop) {
+		n->now = node_clock();
+		n->work = false;
+		verbs_watch(n);
+		if (n->vb && verbs_poll(n->vb, 64) > 0)
+			n->work = true;
+		for (struct chan *c = n->chans, *next; c; c = next) {
+			next = c->next;
+			if (chan_poll(n, c))
+				n->work = true;
+		}
+		link_turn(n);
+		chan_flush(n);
+		chan_reap(n);
+		tick(n);
+		if (n->work) {
+			last_work = n->now;
+			/* Sockets get their turn also while rings and queues keep us busy. */
+			if (n->now - last_io > 50000) {
+				last_io = n->now;
+				wait_events(n, 0);
+			}
+			continue;
+		}
+		if (n->now - last_work < spin) {
+			sched_yield();
+			wait_events(n, 0);
+			continue;
+		}
+		if (chan_arm(n) || (n->vb && verbs_arm(n->vb)))
+			continue;
+		wait_events(n, next_deadline(n));
+		last_io = n->now;
+	}
+}
+
+static void tear_down(struct node *n)
+{
+	char path[256];
+
+	ctl_close(n);
+	tcp_close_all(n);
+	while (n->links) {
+		struct link *l = n->links;
+
+		n->links = l->next;
+		link_free(l);
+	}
+	if (n->vb)
+		verbs_close(n->vb);
+	evlog_close(&n->log);
+	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
+	unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+	static struct node n;
+	static struct watch sig = {.ready = signal_ready};
+	char why[SHM_SENTENCE + 64] = "";
+	sigset_t set;
+
+	options(&n, argc, argv);
+	openlog("rcshared", LOG_PID, LOG_DAEMON);
+	prctl(PR_SET_NAME, "rcshared");
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	n.now = node_clock();
+	if (n.lock_fd >= 0)
+		fcntl(n.lock_fd, F_SETFD, FD_CLOEXEC);
+	if (set_up(&n, why)) {
+		fprintf(stderr, "rcshared: %s\n", why);
+		node_log(&n, CONFIG_LOG_ERROR, "%s", why);
+		say(&n, "error: %s\n", why);
+		return 1;
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sig.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	node_watch(&n, &sig, EPOLLIN);
+	node_log(&n, CONFIG_LOG_INFO, "job %u.%u node %u of %u, %u rails%s%s", n.o.job, n.o.restart,
+		n.o.self, n.o.nodes, n.rails, n.rails ? "" : ": ", n.rails ? "" : n.verbs_why);
+	say(&n, "%s\n", "ready");
+	loop(&n);
+	node_log(&n, CONFIG_LOG_INFO, "job %u.%u ends: %s", n.o.job, n.o.restart, n.stop_why);
+	tear_down(&n);
+	return 0;
+}

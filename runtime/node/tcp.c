@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The TCP lane of each link, and the proof that whoever connects knows the job's token.
+ *
+ *	client                                server
+ *	HELLO  nonceC                 ->
+ *	                              <-      HELLO  nonceS, HMAC(token, "s" nonceC nonceS hellos)
+ *	PROOF  HMAC(token, "c" ...)   ->
+ *	                              <-      READY  gen
+ *	frames                        <->     frames
+ *
+ * Nothing secret is on the wire. A connection that has not proven itself within HANDSHAKE_NS, or that
+ * says anything else, is closed; there are never more than UNAUTH_MAX of them.
+ *
+ * When both sides connect at once the attempt of the lower node index stays.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "node/node.h"
+
+#define HANDSHAKE_NS 5000000000ull
+#define UNAUTH_MAX   64
+#define OUT_MAX	     (256u << 10) /* bytes that may wait in a connection; past that it cannot send */
+
+enum conn_state { CONN_CONNECTING, CONN_WAIT_HELLO, CONN_WAIT_PROOF, CONN_WAIT_READY, CONN_UP };
+
+#define HELLO_MAGIC 0x4f484352u /* "RCHO" */
+
+struct hello {
+	uint32_t magic;
+	uint16_t version, kind; /* 1 HELLO from client, 2 from server, 3 PROOF, 4 READY */
+	uint32_t job, restart, node, incarnation;
+	uint32_t gen;
+	uint16_t port, pad; /* where the speaker listens */
+	uint8_t nonce[32];
+	uint8_t mac[32];
+};
+_Static_assert(sizeof(struct hello) == 96, "layout");
+
+struct tcp_conn {
+	struct watch w; /* first */
+	enum conn_state state;
+	bool server;
+	bool want_out;
+	struct link *l; /* known from the start for our own attempts */
+	uint32_t gen;
+	uint64_t until; /* handshake deadline */
+	struct sockaddr_storage from;
+	struct hello mine, theirs;
+	uint8_t *in;
+	size_t in_len;
+	uint8_t *out;
+	size_t out_len;
+	struct tcp_conn *next; /* of n->unauth */
+};
+
+#define IN_SIZE (64u << 10)
+
+static void conn_ready(struct node *n, struct watch *w, uint32_t events);
+
+static void conn_mac(const struct node *n, const char *role, const struct hello *c,
+	const struct hello *s, uint8_t out[32])
+{
+	uint8_t text[1 + 2 * sizeof(struct hello)];
+	struct hello h;
+	unsigned len = 32;
+
+	text[0] = (uint8_t)role[0];
+	h = *c;
+	memset(h.mac, 0, sizeof(h.mac));
+	memcpy(text + 1, &h, sizeof(h));
+	h = *s;
+	memset(h.mac, 0, sizeof(h.mac));
+	memcpy(text + 1 + sizeof(h), &h, sizeof(h));
+	HMAC(EVP_sha256(), n->token, sizeof(n->token), text, sizeof(text), out, &len);
+}
+
+static bool mac_equal(const uint8_t *a, const uint8_t *b)
+{
+	unsigned d = 0;
+
+	for (int i = 0; i < 32; i++)
+		d |= a[i] ^ b[i];
+	return d == 0;
+}
+
+static void unauth_remove(struct node *n, struct tcp_conn *c)
+{
+	for (struct tcp_conn **p = &n->unauth; *p; p = &(*p)->next)
+		if (*p == c) {
+			*p = c->next;
+			return;
+		}
+}
+
+static void conn_free(struct node *n, struct tcp_conn *c)
+{
+	unauth_remove(n, c);
+	node_unwatch(n, &c->w);
+	free(c->in);
+	free(c->out);
+	free(c);
+}
+
+/* The connection ended or never came to stand; tell whoever waits for it. */
+static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
+{
+	struct link *l = c->l;
+
+	if (l && l->tcp.conn == c) {
+		node_log(n, CONFIG_LOG_INFO, "connection to node %u (%s) ended: %s", l->peer,
+			n->o.names[l->peer], why);
+		l->tcp.conn = NULL;
+		core_link_lane_error(&l->core, CORE_LANE_TCP, c->gen, CORE_R_SOCKET, n->now);
+		link_dirty(l);
+	} else if (l && l->tcp.trying == c) {
+		node_log(n, CONFIG_LOG_INFO, "no connection to node %u (%s): %s", l->peer,
+			n->o.names[l->peer], why);
+		l->tcp.trying = NULL;
+		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
+		link_dirty(l);
+	} else if (c->server) {
+		char host[INET6_ADDRSTRLEN] = "?";
+
+		if (c->from.ss_family == AF_INET)
+			inet_ntop(AF_INET, &((struct sockaddr_in *)&c->from)->sin_addr, host, sizeof(host));
+		else if (c->from.ss_family == AF_INET6)
+			inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&c->from)->sin6_addr, host,
+				sizeof(host));
+		node_log(n, CONFIG_LOG_WARN, "refused a connection from %s: %s", host, why);
+	}
+	conn_free(n, c);
+}
+
+static struct tcp_conn *conn_new(struct node *n, int fd, bool server)
+{
+	struct tcp_conn *c = calloc(1, sizeof(*c));
+	int one = 1, cnt = 3, idle = 1;
+	unsigned timeout = (unsigned)n->cfg.tcp_user_timeout_ms;
+
+	if (!c)
+		return NULL;
+	c->in = malloc(IN_SIZE);
+	c->out = malloc(OUT_MAX + 2 * WIRE_FRAME_MAX);
+	if (!c->in || !c->out) {
+		free(c->in);
+		free(c->out);
+		free(c);
+		return NULL;
+	}
+	c->w.fd = fd;
+	c->w.ready = conn_ready;
+	c->server = server;
+	c->until = n->now + HANDSHAKE_NS;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &cnt, sizeof(cnt));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+	c->next = n->unauth;
+	n->unauth = c;
+	return c;
+}
+
+static void hello_fill(struct node *n, struct tcp_conn *c, uint16_t kind)
+{
+	struct hello *h = &c->mine;
+
+	memset(h, 0, sizeof(*h));
+	h->magic = HELLO_MAGIC;
+	h->version = WIRE_FRAME_VERSION;
+	h->kind = kind;
+	h->job = n->o.job;
+	h->restart = n->o.restart;
+	h->node = n->o.self;
+	h->port = n->tcp_port;
+	if (getrandom(h->nonce, sizeof(h->nonce), 0) != (ssize_t)sizeof(h->nonce))
+		n->stop = true; /* cannot happen after boot; without it there is no proof */
+}
+
+static void conn_write(struct node *n, struct tcp_conn *c, const void *data, size_t len)
+{
+	memcpy(c->out + c->out_len, data, len);
+	c->out_len += len;
+	if (!c->want_out) {
+		ssize_t w = send(c->w.fd, c->out, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (w > 0) {
+			memmove(c->out, c->out + w, c->out_len - (size_t)w);
+			c->out_len -= (size_t)w;
+		}
+		/* An error shows again, and is handled, when epoll reports it. */
+		if (c->out_len) {
+			c->want_out = true;
+			node_rewatch(n, &c->w, EPOLLIN | EPOLLOUT);
+		}
+	}
+}
+
+/* A connection has proven itself: it becomes the link's. */
+static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
+{
+	struct link *l = c->l;
+
+	unauth_remove(n, c);
+	if (l->tcp.trying && l->tcp.trying != c) {
+		l->tcp.trying->l = NULL;
+		conn_free(n, l->tcp.trying);
+	}
+	l->tcp.trying = NULL;
+	if (l->tcp.conn)
+		conn_fail(n, l->tcp.conn, "replaced by a newer one");
+	link_turn(n); /* lets the machine fence the old one first */
+	c->state = CONN_UP;
+	c->gen = gen;
+	l->tcp.conn = c;
+	l->tcp.gen = gen;
+	l->incarnation = c->theirs.incarnation;
+	core_link_want(&l->core, n->now);
+	core_link_lane_up(&l->core, CORE_LANE_TCP, gen, n->now);
+	link_dirty(l);
+	node_log(n, CONFIG_LOG_INFO, "connected to node %u (%s), generation %u", l->peer,
+		n->o.names[l->peer], gen);
+}
+
+static const char *hello_check(const struct node *n, const struct hello *h, uint16_t kind)
+{
+	if (h->magic != HELLO_MAGIC)
+		return "it does not speak rcshare's protocol";
+	if (h->version != WIRE_FRAME_VERSION)
+		return "another version of rcshare; all nodes of a job need the same release";
+	if (h->kind != kind)
+		return "handshake out of order";
+	if (h->job != n->o.job || h->restart != n->o.restart)
+		return "it belongs to another job";
+	if (h->node >= n->o.nodes || h->node == n->o.self)
+		return "its node index is not one of this job";
+	return NULL;
+}
+
+static void learn_from(struct tcp_conn *c)
+{
+	struct link *l = c->l;
+
+	memcpy(&l->addr, &c->from, sizeof(l->addr));
+	if (l->addr.ss_family == AF_INET)
+		((struct sockaddr_in *)&l->addr)->sin_port = htons(c->theirs.port);
+	else
+		((struct sockaddr_in6 *)&l->addr)->sin6_port = htons(c->theirs.port);
+}
+
+/* One handshake message. NULL, or why the connection ends. */
+static const char *handshake(struct node *n, struct tcp_conn *c, const struct hello *h)
+{
+	uint8_t mac[32];
+	const char *bad;
+	struct hello out;
+
+	switch (c->state) {
+	case CONN_WAIT_HELLO:
+		bad = hello_check(n, h, c->server ? 1 : 2);
+		if (bad)
+			return bad;
+		c->theirs = *h;
+		if (c->server) {
+			hello_fill(n, c, 2);
+			conn_mac(n, "s", &c->theirs, &c->mine, c->mine.mac);
+			conn_write(n, c, &c->mine, sizeof(c->mine));
+			c->state = CONN_WAIT_PROOF;
+			return NULL;
+		}
+		if (h->node != c->l->peer)
+			return "another node answers at that address";
+		conn_mac(n, "s", &c->mine, &c->theirs, mac);
+		if (!mac_equal(mac, h->mac))
+			return "the peer does not know the job's token";
+		out = c->mine;
+		out.kind = 3;
+		conn_mac(n, "c", &c->mine, &c->theirs, out.mac);
+		conn_write(n, c, &out, sizeof(out));
+		c->state = CONN_WAIT_READY;
+		return NULL;
+	case CONN_WAIT_PROOF:
+		if (h->magic != HELLO_MAGIC || h->kind != 3)
+			return "handshake out of order";
+		conn_mac(n, "c", &c->theirs, &c->mine, mac);
+		if (!mac_equal(mac, h->mac))
+			return "it does not know the job's token";
+		c->l = link_get(n, c->theirs.node);
+		if (!c->l)
+			return "out of memory";
+		if (c->l->tcp.trying && n->o.self < c->l->peer) {
+			c->l = NULL;
+			return "both sides connect at once; ours stays";
+		}
+		learn_from(c);
+		out = c->mine;
+		out.kind = 4;
+		out.gen = (c->l->tcp.gen > c->theirs.gen ? c->l->tcp.gen : c->theirs.gen) + 1;
+		conn_write(n, c, &out, sizeof(out));
+		conn_up(n, c, out.gen);
+		return NULL;
+	case CONN_WAIT_READY:
+		if (h->magic != HELLO_MAGIC || h->kind != 4)
+			return "handshake out of order";
+		conn_up(n, c, h->gen);
+		return NULL;
+	default:
+		return "handshake out of order";
+	}
+}
+
+/* Frames that are whole in the input buffer. NULL, or why the connection ends. */
+static const char *parse(struct node *n, struct tcp_conn *c)
+{
+	size_t at = 0;
+	const char *bad = NULL;
+
+	while (!bad) {
+		size_t have = c->in_len - at;
+
+		if (c->state != CONN_UP) {
+			struct hello h;
+
+			if (have < sizeof(h))
+				break;
+			memcpy(&h, c->in + at, sizeof(h));
+			at += sizeof(h);
+			bad = handshake(n, c, &h);
+		} else {
+			struct wire_frame f;
+
+			if (have < sizeof(f))
+				break;
+			memcpy(&f, c->in + at, sizeof(f));
+			if (wire_frame_check_header(&f, &bad))
+				break;
+			if (have < sizeof(f) + f.len)
+				break;
+			if (wire_frame_check(&f, c->in + at + sizeof(f), have, &bad))
+				break;
+			link_frame(c->l, CORE_LANE_TCP, c->gen, &f, c->in + at + sizeof(f));
+			at += sizeof(f) + f.len;
+			if (c->l->tcp.conn != c)
+				return NULL; /* fenced while we worked; c is gone */
+		}
+	}
+	if (at) {
+		memmove(c->in, c->in + at, c->in_len - at);
+		c->in_len -= at;
+	}
+	return bad;
+}
+
+static void conn_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	struct tcp_conn *c = (struct tcp_conn *)w;
+	const char *bad;
+
+	if (c->state == CONN_CONNECTING) {
+		int err = 0;
+		socklen_t len = sizeof(err);
+
+		getsockopt(c->w.fd, SOL_SOCKET, SO_ERROR, &err, &len);
+		if (err || events & (EPOLLERR | EPOLLHUP)) {
+			conn_fail(n, c, strerror(err ? err : ECONNREFUSED));
+			return;
+		}
+		c->state = CONN_WAIT_HELLO;
+		c->want_out = false;
+		node_rewatch(n, &c->w, EPOLLIN);
+		hello_fill(n, c, 1);
+		c->mine.gen = c->l->tcp.gen;
+		conn_write(n, c, &c->mine, sizeof(c->mine));
+		return;
+	}
+	if (events & EPOLLOUT) {
+		ssize_t sent = send(c->w.fd, c->out, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (sent > 0) {
+			memmove(c->out, c->out + sent, c->out_len - (size_t)sent);
+			c->out_len -= (size_t)sent;
+		} else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+			conn_fail(n, c, strerror(errno));
+			return;
+		}
+		if (!c->out_len) {
+			c->want_out = false;
+			node_rewatch(n, &c->w, EPOLLIN);
+		}
+		if (c->l)
+			link_dirty(c->l);
+	}
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+		ssize_t got = recv(c->w.fd, c->in + c->in_len, IN_SIZE - c->in_len, MSG_DONTWAIT);
+
+		if (got == 0) {
+			conn_fail(n, c, "closed by the other side");
+			return;
+		}
+		if (got < 0) {
+			if (errno != EAGAIN && errno != EINTR)
+				conn_fail(n, c, strerror(errno));
+			return;
+		}
+		c->in_len += (size_t)got;
+		n->work = true;
+		bad = parse(n, c);
+		if (bad)
+			conn_fail(n, c, bad);
+	}
+}
+
+static void accept_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	(void)events;
+	for (int i = 0; i < 16; i++) {
+		struct sockaddr_storage from;
+		socklen_t len = sizeof(from);
+		int fd = accept4(w->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct tcp_conn *c;
+		unsigned count = 0;
+
+		if (fd < 0)
+			return;
+		for (c = n->unauth; c; c = c->next)
+			count++;
+		c = count < UNAUTH_MAX ? conn_new(n, fd, true) : NULL;
+		if (!c) {
+			close(fd);
+			continue;
+		}
+		c->from = from;
+		c->state = CONN_WAIT_HELLO;
+		if (node_watch(n, &c->w, EPOLLIN))
+			conn_free(n, c);
+	}
+}
+
+int tcp_listen(struct node *n, char *why)
+{
+	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+	struct sockaddr_in a4 = {.sin_family = AF_INET};
+	struct sockaddr *sa = (struct sockaddr *)&a6;
+	socklen_t len = sizeof(a6);
+	int lo = n->cfg.control_port_min, hi = n->cfg.control_port_max, zero = 0;
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0) {
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	} else {
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		sa = (struct sockaddr *)&a4;
+		len = sizeof(a4);
+	}
+	if (fd < 0) {
+		snprintf(why, SHM_SENTENCE, "no TCP socket: %s", strerror(errno));
+		return -errno;
+	}
+	for (int port = lo; port <= hi; port++) {
+		a6.sin6_port = a4.sin_port = htons((uint16_t)port);
+		if (bind(fd, sa, len) == 0 && listen(fd, 128) == 0) {
+			getsockname(fd, sa, &len);
+			n->tcp_port = ntohs(sa->sa_family == AF_INET6 ? a6.sin6_port : a4.sin_port);
+			n->tcp.fd = fd;
+			n->tcp.ready = accept_ready;
+			return node_watch(n, &n->tcp, EPOLLIN);
+		}
+	}
+	snprintf(why, SHM_SENTENCE, "no free TCP port in control_port %d-%d: %s", lo, hi,
+		strerror(errno));
+	close(fd);
+	return -EADDRINUSE;
+}
+
+void tcp_connect(struct link *l)
+{
+	struct node *n = l->n;
+	struct tcp_conn *c;
+	int fd;
+
+	if (l->tcp.trying || l->tcp.conn)
+		return;
+	if (!l->addr.ss_family) {
+		/* The peer knows our address or we shall learn its; until then there is nothing to do. */
+		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
+		link_dirty(l);
+		return;
+	}
+	fd = socket(l->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	c = fd >= 0 ? conn_new(n, fd, false) : NULL;
+	if (!c) {
+		if (fd >= 0)
+			close(fd);
+		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
+		link_dirty(l);
+		return;
+	}
+	c->l = l;
+	c->from = l->addr;
+	l->tcp.trying = c;
+	c->state = CONN_CONNECTING;
+	if (connect(fd, (struct sockaddr *)&l->addr,
+		    l->addr.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
+						   sizeof(struct sockaddr_in6)) < 0 &&
+		errno != EINPROGRESS) {
+		conn_fail(n, c, strerror(errno));
+		return;
+	}
+	if (node_watch(n, &c->w, EPOLLOUT))
+		conn_fail(n, c, "out of descriptors");
+}
+
+void tcp_drop(struct link *l)
+{
+	struct tcp_conn *c = l->tcp.conn;
+
+	if (c) {
+		l->tcp.conn = NULL;
+		c->l = NULL;
+		conn_free(l->n, c);
+	}
+}
+
+bool tcp_can_send(struct link *l)
+{
+	return l->tcp.conn && l->tcp.conn->out_len < OUT_MAX;
+}
+
+int tcp_send(struct link *l, const void *frame, size_t len)
+{
+	struct tcp_conn *c = l->tcp.conn;
+
+	if (!c)
+		return -ENOTCONN;
+	if (c->out_len + len > OUT_MAX + 2 * WIRE_FRAME_MAX)
+		return -EAGAIN;
+	conn_write(l->n, c, frame, len);
+	return 0;
+}
+
+void tcp_tick(struct node *n)
+{
+	for (struct tcp_conn *c = n->unauth, *next; c; c = next) {
+		next = c->next;
+		if (n->now >= c->until) {
+			conn_fail(n, c, "it did not prove itself in time");
+			next = n->unauth; /* the list may have changed */
+		}
+	}
+}
+
+void tcp_close_all(struct node *n)
+{
+	while (n->unauth) {
+		struct tcp_conn *c = n->unauth;
+
+		if (c->l && c->l->tcp.trying == c)
+			c->l->tcp.trying = NULL;
+		conn_free(n, c);
+	}
+	for (struct link *l = n->links; l; l = l->next)
+		tcp_drop(l);
+	node_unwatch(n, &n->tcp);
+}
