@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One RC queue pair: open, connect, post, complete, fence. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "node/verbs_impl.h"
+
+/* What one end tells the other; CORE_BLOB bytes. */
+struct blob {
+	uint32_t qpn, psn;
+	uint8_t gid[16];
+	uint16_t lid;
+	uint8_t mtu, link_layer; /* enum ibv_mtu */
+	uint8_t rd_atomic;	 /* READs this end can answer at once */
+	uint8_t pad[3];
+};
+_Static_assert(sizeof(struct blob) <= CORE_BLOB, "layout");
+
+#define WR_RECV (1ull << 63)
+
+static uint32_t min32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static enum ibv_mtu mtu_enum(uint32_t bytes)
+{
+	return bytes >= 4096 ? IBV_MTU_4096 : bytes >= 2048 ? IBV_MTU_2048 :
+	       bytes >= 1024 ? IBV_MTU_1024 : bytes >= 512  ? IBV_MTU_512 :
+							      IBV_MTU_256;
+}
+
+static int post_recv(struct verbs_lane *l, uint32_t slot)
+{
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(l->rx + (size_t)slot * WIRE_FRAME_MAX),
+		.length = WIRE_FRAME_MAX, .lkey = l->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = WR_RECV | slot, .sg_list = &sge, .num_sge = 1}, *bad;
+	int err = ibv_post_recv(l->qp, &wr, &bad);
+
+	if (err)
+		return -err;
+	l->rx_posted++;
+	return 0;
+}
+
+/* Receives for the largest depth the configuration allows are reserved, touched when posted. */
+static int memory(struct verbs_lane *l)
+{
+	l->rx_cap = l->v->cfg.frame_depth + VERBS_CONTROL + 1;
+	if (l->rx_cap < CORE_SLOTS + VERBS_CONTROL + 1)
+		l->rx_cap = CORE_SLOTS + VERBS_CONTROL + 1;
+	l->mem_len = (size_t)l->rx_cap * WIRE_FRAME_MAX + (size_t)VERBS_SENDS * VERBS_SMALL;
+	l->mem = mmap(NULL, l->mem_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (l->mem == MAP_FAILED) {
+		l->mem = NULL;
+		return -errno;
+	}
+	l->small = l->mem;
+	l->rx = l->mem + (size_t)VERBS_SENDS * VERBS_SMALL;
+	l->mr = ibv_reg_mr(l->rail->pd, l->mem, l->mem_len, IBV_ACCESS_LOCAL_WRITE);
+	return l->mr ? 0 : -errno;
+}
+
+int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
+	struct verbs_lane **lane, uint8_t out[CORE_BLOB])
+{
+	struct rail *r = &v->rail[rail];
+	struct verbs_lane *l;
+	struct ibv_device_attr dev;
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+	uint32_t type;
+	struct blob b = {0};
+	int err;
+
+	if (!r->ctx || !r->ok)
+		return -ENETDOWN;
+	if (ibv_query_device(r->ctx, &dev) || ibv_query_port(r->ctx, (uint8_t)r->port, &port) ||
+		verbs_gid_choose(r, &gid, &type) < 0)
+		return -ENODEV;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->v = v;
+	l->rail = r;
+	l->r = rail;
+	l->owner = owner;
+	err = memory(l);
+	if (!err) {
+		struct ibv_qp_init_attr qi = {.qp_context = l, .send_cq = r->cq, .recv_cq = r->cq,
+			.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+			.cap = {.max_send_wr = VERBS_SENDS, .max_recv_wr = l->rx_cap, .max_send_sge = 1,
+				.max_recv_sge = 1}};
+
+		l->qp = ibv_create_qp(r->pd, &qi);
+		err = l->qp ? 0 : -errno;
+	}
+	if (!err) {
+		l->qpn = l->qp->qp_num;
+		HASH_ADD(hh, v->by_qpn[rail], qpn, sizeof(l->qpn), l);
+	}
+	if (!err) {
+		struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port,
+			.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+
+		err = -ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			IBV_QP_ACCESS_FLAGS);
+	}
+	l->next = v->lanes;
+	v->lanes = l;
+	if (!err)
+		err = verbs_lane_depth(l, depth);
+	if (err) {
+		verbs_lane_close(l);
+		return err;
+	}
+	if (getrandom(&l->psn, sizeof(l->psn), 0) < 0)
+		l->psn = (uint32_t)(uintptr_t)l;
+	l->psn &= 0xffffff;
+	b.qpn = l->qp->qp_num;
+	b.psn = l->psn;
+	memcpy(b.gid, &gid, 16);
+	b.lid = port.lid;
+	b.mtu = (uint8_t)port.active_mtu;
+	if (v->cfg.path_mtu && mtu_enum(v->cfg.path_mtu) < port.active_mtu)
+		b.mtu = (uint8_t)mtu_enum(v->cfg.path_mtu);
+	b.link_layer = port.link_layer;
+	b.rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_rd_atom, 32);
+	memset(out, 0, CORE_BLOB);
+	memcpy(out, &b, sizeof(b));
+	*lane = l;
+	return 0;
+}
+
+int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
+{
+	const struct config *cfg = &l->v->cfg;
+	struct rail *r = l->rail;
+	struct ibv_device_attr dev;
+	struct ibv_port_attr port;
+	struct ibv_qp_attr a;
+	union ibv_gid gid;
+	uint32_t type, index;
+	struct blob b;
+	int err;
+
+	memcpy(&b, in, sizeof(b));
+	if (!l->qp || !r->ctx || ibv_query_device(r->ctx, &dev) ||
+		ibv_query_port(r->ctx, (uint8_t)r->port, &port))
+		return -ENODEV;
+	if (b.link_layer != port.link_layer || b.mtu < IBV_MTU_256 || b.mtu > IBV_MTU_4096)
+		return -EPROTO;
+	/* GIDs move when addresses do: the index is read again before every RTR. */
+	err = verbs_gid_choose(r, &gid, &type);
+	if (err < 0)
+		return err;
+	index = (uint32_t)err;
+	memset(&a, 0, sizeof(a));
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = (enum ibv_mtu)min32(b.mtu, port.active_mtu);
+	if (cfg->path_mtu && mtu_enum(cfg->path_mtu) < a.path_mtu)
+		a.path_mtu = mtu_enum(cfg->path_mtu);
+	a.dest_qp_num = b.qpn;
+	a.rq_psn = b.psn;
+	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_rd_atom, 32);
+	a.min_rnr_timer = (uint8_t)cfg->rc_min_rnr_timer;
+	a.ah_attr.port_num = (uint8_t)r->port;
+	a.ah_attr.dlid = b.lid;
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET || port.flags & IBV_QPF_GRH_REQUIRED) {
+		a.ah_attr.is_global = 1;
+		memcpy(&a.ah_attr.grh.dgid, b.gid, 16);
+		a.ah_attr.grh.sgid_index = (uint8_t)index;
+		a.ah_attr.grh.hop_limit = 64;
+	}
+	err = ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+		IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (err)
+		return -err;
+	memset(&a, 0, sizeof(a));
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = (uint8_t)cfg->rc_timeout;
+	a.retry_cnt = (uint8_t)cfg->rc_retry_cnt;
+	a.rnr_retry = 7;
+	a.sq_psn = l->psn;
+	a.max_rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_init_rd_atom, b.rd_atomic ? b.rd_atomic : 1);
+	/* One less than the peer answers at once: one more would hold up every send behind it. */
+	l->reads_max = a.max_rd_atomic > 1 ? a.max_rd_atomic - 1u : 1;
+	if (cfg->max_outstanding_reads)
+		l->reads_max = min32(l->reads_max, cfg->max_outstanding_reads);
+	err = ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	if (err)
+		return -err;
+	l->connected = true;
+	return 0;
+}
+
+int verbs_lane_depth(struct verbs_lane *l, uint32_t depth)
+{
+	uint32_t want = depth + VERBS_CONTROL + 1;
+
+	if (want > l->rx_cap)
+		want = l->rx_cap;
+	if (!l->qp || l->fencing)
+		return 0;
+	while (l->rx_slots < want) {
+		int err = post_recv(l, l->rx_slots);
+
+		if (err)
+			return err;
+		l->rx_slots++;
+	}
+	return 0;
+}
+
+unsigned verbs_lane_rail(const struct verbs_lane *l)
+{
+	return l->r;
+}
+
+static uint32_t posted_n(const struct verbs_lane *l)
+{
+	return l->sq_tail - l->sq_head;
+}
+
+uint32_t verbs_lane_room(const struct verbs_lane *l)
+{
+	return l->connected && !l->fencing ? VERBS_SENDS - posted_n(l) : 0;
+}
+
+uint32_t verbs_lane_reads(const struct verbs_lane *l)
+{
+	return l->reads_max;
+}
+
+static int post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (!l->qp || !l->connected || l->fencing)
+		return -EIO;
+	if (posted_n(l) >= VERBS_SENDS)
+		return -EAGAIN;
+	wr->wr_id = l->sq_tail;
+	err = ibv_post_send(l->qp, wr, &bad);
+	if (err)
+		return err == ENOMEM ? -EAGAIN : -EIO;
+	l->sq[l->sq_tail++ % VERBS_SENDS] =
+		(struct posted){.cookie = cookie, .read = wr->opcode == IBV_WR_RDMA_READ};
+	return 0;
+}
+
+int verbs_lane_send(struct verbs_lane *l, struct verbs_buf *b, size_t at, uint32_t len,
+	uint64_t cookie)
+{
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)b->addr + at, .length = len};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+
+	if (!b->mr[l->r])
+		return -EIO;
+	sge.lkey = b->mr[l->r]->lkey;
+	return post(l, &wr, cookie);
+}
+
+int verbs_lane_send_copy(struct verbs_lane *l, const void *frame, uint32_t len, uint64_t cookie)
+{
+	/* The slot of the request's own number: free, because that request would be its user. */
+	uint8_t *slot = l->small + (size_t)(l->sq_tail % VERBS_SENDS) * VERBS_SMALL;
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)slot, .length = len};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+
+	if (len > VERBS_SMALL)
+		return -EINVAL;
+	if (!l->mr || posted_n(l) >= VERBS_SENDS)
+		return -EAGAIN;
+	memcpy(slot, frame, len);
+	sge.lkey = l->mr->lkey;
+	return post(l, &wr, cookie);
+}
+
+int verbs_lane_read(struct verbs_lane *l, uint64_t laddr, uint32_t lkey, uint64_t raddr,
+	uint32_t rkey, uint32_t len, uint64_t cookie)
+{
+	struct ibv_sge sge = {.addr = laddr, .length = len, .lkey = lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
+		.wr.rdma = {.remote_addr = raddr, .rkey = rkey}};
+
+	return post(l, &wr, cookie);
+}
+
+static enum verbs_done classify(enum ibv_wc_status s)
+{
+	switch (s) {
+	case IBV_WC_SUCCESS:
+		return VERBS_OK;
+	case IBV_WC_WR_FLUSH_ERR:
+		return VERBS_FLUSHED;
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return VERBS_REQUEST;
+	default:
+		return VERBS_TRANSPORT;
+	}
+}
+
+void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
+{
+	const struct verbs_ops *o = &l->v->ops;
+
+	if (wc->wr_id & WR_RECV) {
+		uint32_t slot = (uint32_t)(wc->wr_id & ~WR_RECV);
+
+		l->rx_posted--;
+		if (wc->status == IBV_WC_SUCCESS) {
+			o->recv(l->owner, l, l->rx + (size_t)slot * WIRE_FRAME_MAX, wc->byte_len);
+			if (!l->fencing && l->qp && post_recv(l, slot) && !l->error_told) {
+				l->error_told = true;
+				o->error(l->owner, l, CORE_R_COMPLETION, "a receive could not be posted again");
+			}
+		} else if (!l->fencing && !l->error_told) {
+			/* The queue pair went to ERR without us: a bad request of the peer, or its device. */
+			l->error_told = true;
+			o->error(l->owner, l, wc->status == IBV_WC_WR_FLUSH_ERR ? CORE_R_COMPLETION :
+				CORE_R_PROTOCOL, ibv_wc_status_str(wc->status));
+		}
+	} else {
+		/* Requests complete in order; anything between head and this one completed too. */
+		while (l->sq_head != l->sq_tail) {
+			struct posted p = l->sq[l->sq_head % VERBS_SENDS];
+			bool this_one = l->sq_head == (uint32_t)wc->wr_id;
+
+			l->sq_head++;
+			o->done(l->owner, l, p.cookie, this_one ? classify(wc->status) : VERBS_OK,
+				ibv_wc_status_str(wc->status));
+			if (this_one)
+				break;
+		}
+	}
+}
+
+/*
+ * The barrier of design section 7. The engine that executes packets of a QP also flushes its receive
+ * queue, in order and after the packet it was at, so when the last posted receive has come back
+ * nothing executes any more. A marker posted at opening would not do on RC: receives are consumed in
+ * order, so a frame would take it; the last of all posted receives is the marker.
+ */
+bool verbs_lane_settle(struct verbs_lane *l)
+{
+	if (!l->fencing || l->fenced || (l->qp && (posted_n(l) || l->rx_posted)))
+		return false;
+	while (l->sq_head != l->sq_tail)
+		l->v->ops.done(l->owner, l, l->sq[l->sq_head++ % VERBS_SENDS].cookie, VERBS_FLUSHED,
+			"device gone");
+	l->fenced = true;
+	l->v->ops.fenced(l->owner, l);
+	return true;
+}
+
+void verbs_lane_fence(struct verbs_lane *l)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+
+	if (l->fencing)
+		return;
+	l->fencing = true;
+	/* A QP that was never connected flushes nothing on some providers; destroying it is its fence. */
+	if (l->qp && (!l->connected || ibv_modify_qp(l->qp, &a, IBV_QP_STATE)))
+		verbs_lane_orphan(l);
+}
+
+void verbs_lane_orphan(struct verbs_lane *l)
+{
+	if (l->qp) {
+		HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+		ibv_destroy_qp(l->qp);
+	}
+	l->qp = NULL;
+	if (l->mr)
+		ibv_dereg_mr(l->mr);
+	l->mr = NULL;
+	l->rx_posted = 0;
+}
+
+void verbs_lane_close(struct verbs_lane *l)
+{
+	struct verbs_lane **p = &l->v->lanes;
+
+	while (*p && *p != l)
+		p = &(*p)->next;
+	if (*p)
+		*p = l->next;
+	verbs_lane_orphan(l);
+	if (l->mem)
+		munmap(l->mem, l->mem_len);
+	free(l);
+}

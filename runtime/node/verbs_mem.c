@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory: the daemon's own buffers, and what ranks register with our protection domains.
+ *
+ * MRs that a rank made are objects of our uverbs file, named by a handle; no struct ibv_mr exists for
+ * them here, so they are destroyed by the ioctl itself (rdma/ib_user_ioctl_cmds.h, UVERBS_OBJECT_MR).
+ * Handles are the lowest free numbers of the file, shared by objects of all kinds, and a request that
+ * names an object of another kind is refused: that is what makes the sweep safe.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "node/verbs_impl.h"
+
+#define SWEEP_BEYOND 64u
+
+int verbs_buf_register(struct verbs_buf *b, unsigned r)
+{
+	struct rail *rail = &b->v->rail[r];
+
+	if (b->mr[r] || !rail->ctx)
+		return 0;
+	b->mr[r] = ibv_reg_mr(rail->pd, b->addr, b->len, IBV_ACCESS_LOCAL_WRITE);
+	return b->mr[r] ? 0 : -errno;
+}
+
+struct verbs_buf *verbs_buf_new(struct verbs *v, size_t len)
+{
+	struct verbs_buf *b = calloc(1, sizeof(*b));
+	int err = 0;
+
+	if (!b)
+		return NULL;
+	b->v = v;
+	b->len = len;
+	b->addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->addr == MAP_FAILED) {
+		free(b);
+		return NULL;
+	}
+	for (unsigned r = 0; r < v->rails && !err; r++)
+		err = verbs_buf_register(b, r);
+	b->next = v->bufs;
+	v->bufs = b;
+	if (err) {
+		verbs_buf_free(b);
+		errno = -err;
+		return NULL;
+	}
+	return b;
+}
+
+void *verbs_buf_addr(struct verbs_buf *b)
+{
+	return b->addr;
+}
+
+void verbs_buf_free(struct verbs_buf *b)
+{
+	struct verbs_buf **p = &b->v->bufs;
+
+	while (*p && *p != b)
+		p = &(*p)->next;
+	if (*p)
+		*p = b->next;
+	for (unsigned r = 0; r < WIRE_RAILS_MAX; r++)
+		if (b->mr[r])
+			ibv_dereg_mr(b->mr[r]);
+	munmap(b->addr, b->len);
+	free(b);
+}
+
+unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX])
+{
+	for (unsigned r = 0; r < v->rails; r++) {
+		struct rail *rail = &v->rail[r];
+
+		fds[r] = rail->ctx ? fcntl(rail->ctx->cmd_fd, F_DUPFD_CLOEXEC, 3) : -1;
+		pd_handle[r] = rail->pd ? rail->pd->handle : 0;
+	}
+	return v->rails;
+}
+
+int verbs_mr_destroy_on(struct ibv_context *ctx, uint32_t handle)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attr;
+	} cmd = {
+		.hdr = {.length = sizeof(cmd), .object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_MR_DESTROY, .num_attrs = 1},
+		.attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY,
+			.data_s64 = handle},
+	};
+
+	return ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? -errno : 0;
+}
+
+int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)
+{
+	struct rail *r = &v->rail[rail];
+
+	return r->ctx ? verbs_mr_destroy_on(r->ctx, mr_handle) : 0;
+}
+
+void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n)
+{
+	struct rail *r = &v->rail[rail];
+	uint32_t top = 0;
+	uint8_t *keep;
+
+	if (!r->ctx)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (known[i] > top)
+			top = known[i];
+	for (struct verbs_buf *b = v->bufs; b; b = b->next)
+		if (b->mr[rail] && b->mr[rail]->handle > top)
+			top = b->mr[rail]->handle;
+	for (struct verbs_lane *l = v->lanes; l; l = l->next) {
+		if (l->r == rail && l->mr && l->mr->handle > top)
+			top = l->mr->handle;
+		if (l->r == rail && l->qp && l->qp->handle > top)
+			top = l->qp->handle;
+	}
+	top += SWEEP_BEYOND;
+	keep = calloc(top + 1, 1);
+	if (!keep)
+		return;
+	for (size_t i = 0; i < n; i++)
+		keep[known[i]] = 1;
+	for (struct verbs_buf *b = v->bufs; b; b = b->next)
+		if (b->mr[rail])
+			keep[b->mr[rail]->handle] = 1;
+	for (struct verbs_lane *l = v->lanes; l; l = l->next)
+		if (l->r == rail && l->mr)
+			keep[l->mr->handle] = 1;
+	for (uint32_t h = 0; h <= top; h++)
+		if (!keep[h])
+			verbs_mr_destroy_on(r->ctx, h);
+	free(keep);
+}
