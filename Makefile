@@ -8,8 +8,9 @@ VERSION  := 0.1.0
 PREFIX   ?= /usr
 MULTI    := $(shell $(CC) -print-multiarch 2>/dev/null)
 LIBDIR   ?= $(PREFIX)/lib/$(MULTI)
-# Slurm's plugin folder is asked of the installed headers' package, Debian's by default.
-SLURM_PLUGIN_DIR ?= $(PREFIX)/lib/$(MULTI)/slurm
+# Debian keeps Slurm's plugins in slurm-wlm, upstream's packages in slurm.
+SLURM_PLUGIN_DIR ?= $(firstword $(wildcard $(PREFIX)/lib/$(MULTI)/slurm-wlm) \
+                    $(PREFIX)/lib/$(MULTI)/slurm)
 BINDIR   ?= $(PREFIX)/bin
 SBINDIR  ?= $(PREFIX)/sbin
 INCDIR   ?= $(PREFIX)/include
