@@ -3,7 +3,6 @@
  * rcshared: the runtime of one job on one node. Started by the plugin (spank/README.md has the
  * contract); options, set-up, the loop, and an orderly end.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -12,7 +11,6 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,77 +20,12 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "node/node.h"
 #include "node/place.h"
 
 #define TICK_NS 1000000000ull
-
-uint64_t node_clock(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-uint64_t node_utc(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-void node_log(struct node *n, int level, const char *fmt, ...)
-{
-	static const int prio[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
-	va_list ap;
-
-	if (level > (int)n->cfg.log_level)
-		return;
-	va_start(ap, fmt);
-	vsyslog(prio[level & 3], fmt, ap);
-	va_end(ap);
-	if (isatty(2)) {
-		va_start(ap, fmt);
-		vfprintf(stderr, fmt, ap);
-		fputc('\n', stderr);
-		va_end(ap);
-	}
-}
-
-int node_watch(struct node *n, struct watch *w, uint32_t events)
-{
-	struct epoll_event ev = {.events = events, .data.ptr = w};
-
-	return epoll_ctl(n->epfd, EPOLL_CTL_ADD, w->fd, &ev) ? -errno : 0;
-}
-
-void node_rewatch(struct node *n, struct watch *w, uint32_t events)
-{
-	struct epoll_event ev = {.events = events, .data.ptr = w};
-
-	epoll_ctl(n->epfd, EPOLL_CTL_MOD, w->fd, &ev);
-}
-
-/* Events already fetched in this turn may still point to w: loop() forgets those. */
-static struct epoll_event fetched[64];
-static int fetched_n;
-
-void node_unwatch(struct node *n, struct watch *w)
-{
-	if (w->fd < 0)
-		return;
-	epoll_ctl(n->epfd, EPOLL_CTL_DEL, w->fd, NULL);
-	close(w->fd);
-	w->fd = -1;
-	for (int i = 0; i < fetched_n; i++)
-		if (fetched[i].data.ptr == w)
-			fetched[i].data.ptr = NULL;
-}
 
 /* --- options ------------------------------------------------------------------------------------ */
 
@@ -474,29 +407,6 @@ static uint64_t next_deadline(const struct node *n)
 	return d;
 }
 
-static void wait_events(struct node *n, uint64_t until)
-{
-	struct timespec ts = {0, 0};
-	uint64_t now = node_clock();
-
-	if (until > now) {
-		ts.tv_sec = (time_t)((until - now) / 1000000000ull);
-		ts.tv_nsec = (long)((until - now) % 1000000000ull);
-	}
-	fetched_n = epoll_pwait2(n->epfd, fetched, 64, &ts, NULL);
-	if (fetched_n < 0 && errno == ENOSYS) /* kernels before 5.11 */
-		fetched_n = epoll_wait(n->epfd, fetched, 64,
-			until > now ? (int)((until - now + 999999) / 1000000) : 0);
-	n->now = node_clock();
-	for (int i = 0; i < fetched_n; i++) {
-		struct watch *w = fetched[i].data.ptr;
-
-		if (w)
-			w->ready(n, w, fetched[i].events);
-	}
-	fetched_n = 0;
-}
-
 static void loop(struct node *n)
 {
 	uint64_t spin = (uint64_t)n->cfg.spin_us * 1000, last_work = 0, last_io = 0;
@@ -521,18 +431,18 @@ static void loop(struct node *n)
 			/* Sockets get their turn also while rings and queues keep us busy. */
 			if (n->now - last_io > 50000) {
 				last_io = n->now;
-				wait_events(n, 0);
+				node_wait(n, 0);
 			}
 			continue;
 		}
 		if (n->now - last_work < spin) {
 			sched_yield();
-			wait_events(n, 0);
+			node_wait(n, 0);
 			continue;
 		}
 		if (chan_arm(n) || (n->vb && verbs_arm(n->vb)))
 			continue;
-		wait_events(n, next_deadline(n));
+		node_wait(n, next_deadline(n));
 		last_io = n->now;
 	}
 }

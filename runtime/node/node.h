@@ -188,6 +188,8 @@ uint64_t node_utc(void);
 int node_watch(struct node *n, struct watch *w, uint32_t events);
 void node_rewatch(struct node *n, struct watch *w, uint32_t events);
 void node_unwatch(struct node *n, struct watch *w); /* and closes the fd */
+/* Waits for events until `until` (node_clock) and handles them; sets n->now. */
+void node_wait(struct node *n, uint64_t until);
 void node_log(struct node *n, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
