@@ -179,7 +179,7 @@ struct node {
 	uint64_t event_seq;
 	uint32_t rail_told; /* bit r: RAIL_FAILED was raised for it and RAIL_BACK not yet */
 	uint64_t failovers, replayed, blackout_max;
-	uint64_t tick_at;
+	uint64_t started_at, tick_at;
 	bool work; /* something happened in this turn */
 };
 

@@ -2,6 +2,7 @@
 /* What `rcshare status` shows, as JSON. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "node/node.h"
 
@@ -28,41 +29,65 @@ static json_t *lanes(const struct link *l)
 
 char *status_json(struct node *n)
 {
-	json_t *nodes = json_array(), *rails = json_array(), *ranks = json_array(), *top;
-	uint32_t regions = 0, gets = 0, imports = (uint32_t)HASH_COUNT(n->imports);
+	json_t *nodes = json_array(), *rails = json_array(), *eps = json_array(), *top;
+	uint32_t regions = 0, gets = 0;
 	char *text;
 
 	for (uint32_t i = 0; i < n->o.nodes; i++) {
 		const struct shm_node *e = &n->table->node_tab[i];
 		const struct link *l = n->link[i];
+		json_t *o = json_pack("{s:i,s:s,s:s}", "node", (int)i, "host", e->host, "state",
+			state_name[e->state % 6]);
+		json_t *up = json_array();
 
-		json_array_append_new(nodes, json_pack("{s:i,s:s,s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:o}", "node",
-			(int)i, "host", e->host, "state", state_name[e->state % 6], "failovers",
-			(int)e->failovers, "frames_sent", (json_int_t)(l ? l->tx_frames : 0),
-			"frames_received", (json_int_t)(l ? l->rx_frames : 0), "frames_resent",
-			(json_int_t)(l ? l->resent : 0), "frames_unacked",
-			(json_int_t)(l ? l->core.next - l->core.acked : 0), "backlog_bytes",
-			(json_int_t)(l ? l->bl_tail - l->bl_head : 0), "lanes", lanes(l)));
+		json_array_append_new(nodes, o);
+		for (unsigned k = 0; l && k < CORE_LANES; k++)
+			if (l->core.lane[k].state == CORE_LANE_UP)
+				json_array_append_new(up, json_integer(k));
+		if (!l) {
+			json_decref(up);
+			continue;
+		}
+		json_object_set_new(o, "lane", l->core.active == CORE_LANE_NONE ? json_null() :
+								    json_integer(l->core.active));
+		json_object_set_new(o, "lanes_up", up);
+		json_object_set_new(o, "failovers", json_integer(l->failovers));
+		json_object_set_new(o, "tx_frames", json_integer((json_int_t)l->tx_frames));
+		json_object_set_new(o, "rx_frames", json_integer((json_int_t)l->rx_frames));
+		json_object_set_new(o, "resent", json_integer((json_int_t)l->resent));
+		json_object_set_new(o, "unacked", json_integer((json_int_t)(l->core.next - l->core.acked)));
+		json_object_set_new(o, "backlog", json_integer((json_int_t)(l->bl_tail - l->bl_head)));
+		json_object_set_new(o, "lanes", lanes(l));
 	}
 	for (unsigned r = 0; r < n->rails; r++)
-		json_array_append_new(rails, json_pack("{s:i,s:s,s:b}", "rail", (int)r, "device",
+		json_array_append_new(rails, json_pack("{s:i,s:s,s:b}", "index", (int)r, "name",
 			verbs_rail_name(n->vb, r), "ok", verbs_rail_ok(n->vb, r)));
 	for (const struct chan *c = n->chans; c; c = c->next)
 		if (c->kind == CHAN_RANK && !c->closing) {
 			gets += c->gets;
-			json_array_append_new(ranks, json_pack("{s:i,s:i,s:i,s:i,s:I,s:I,s:I}", "step",
+			json_array_append_new(eps, json_pack("{s:i,s:i,s:i,s:i,s:I,s:I,s:I}", "step",
 				(int)c->step, "rank", (int)c->rank, "pid", (int)c->pid, "endpoint",
 				(int)c->slot, "records_sent", (json_int_t)c->msgs_out, "records_received",
 				(json_int_t)c->msgs_in, "channel_bytes", (json_int_t)c->size));
 		}
 	for (uint32_t i = 0; i < n->regions_n; i++)
 		regions += n->regions[i]->used;
-	top = json_pack("{s:s,s:i,s:i,s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:i,s:i,s:i,s:I,s:s}", "version",
-		RCS_VERSION, "job", (int)n->o.job, "restart", (int)n->o.restart, "node", (int)n->o.self,
-		"host", n->o.names[n->o.self], "control_port", (int)n->tcp_port, "rdma",
-		n->rails ? "yes" : n->verbs_why, "rails", rails, "nodes", nodes, "ranks", ranks, "regions",
-		(int)regions, "gets", (int)gets, "imports", (int)imports, "failovers",
-		(json_int_t)n->failovers, "log", n->log.started ? n->log.path : "");
+	top = json_pack("{s:s,s:i,s:i,s:i,s:s,s:i,s:I,s:i,s:i,s:I,s:i,s:i,s:s}", "version", RCS_VERSION,
+		"job", (int)n->o.job, "restart", (int)n->o.restart, "node", (int)n->o.self, "host",
+		n->o.names[n->o.self], "pid", (int)getpid(), "uptime_ns",
+		(json_int_t)(n->now - n->started_at), "control_port", (int)n->tcp_port, "ranks",
+		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "gets",
+		(int)gets, "log", n->log.started ? n->log.path : "");
+	if (top) {
+		json_object_set(top, "rails", rails);
+		json_object_set(top, "nodes", nodes);
+		json_object_set(top, "endpoints", eps);
+		if (!n->rails)
+			json_object_set_new(top, "no_rdma", json_string(n->verbs_why));
+	}
+	json_decref(rails);
+	json_decref(nodes);
+	json_decref(eps);
 	text = top ? json_dumps(top, JSON_INDENT(2)) : NULL;
 	json_decref(top);
 	return text;

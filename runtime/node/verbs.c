@@ -299,9 +299,13 @@ static int by_name(const void *a, const void *b)
 		ibv_get_device_name(*(struct ibv_device *const *)b));
 }
 
-/* Every port that is active now, by device name. */
+/*
+ * Every port, by device name, whether it is active now or not: rails of two nodes meet by index, so a
+ * port that is down when the job starts must not move the others. Without an active one: none.
+ */
 static void rails_auto(struct verbs *v)
 {
+	bool active = false;
 	int n = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
 
@@ -318,12 +322,16 @@ static void rails_auto(struct verbs *v)
 			for (uint8_t p = 1; p <= dev.phys_port_cnt && v->rails < WIRE_RAILS_MAX; p++) {
 				struct ibv_port_attr port;
 
-				if (!ibv_query_port(ctx, p, &port) && port.state == IBV_PORT_ACTIVE)
-					rail_add(v, ibv_get_device_name(list[i]), p, v->cfg.gid_index, 0);
+				if (ibv_query_port(ctx, p, &port))
+					continue;
+				active |= port.state == IBV_PORT_ACTIVE;
+				rail_add(v, ibv_get_device_name(list[i]), p, v->cfg.gid_index, 0);
 			}
 		ibv_close_device(ctx);
 	}
 	ibv_free_device_list(list);
+	if (!active)
+		v->rails = 0;
 }
 
 int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_ops *ops, char *why,
