@@ -28,7 +28,7 @@ none_left() {
 	done
 }
 
-log() { lab run "$1" -- sh -c "cat /var/log/rcshare/$id/$1.jsonl 2>/dev/null"; }
+log() { lab run "$1" -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null"; }
 logged() { log "$1" | grep -q "$2"; }
 
 @test "all ranks of a node share one queue pair for each rail and peer node" {
