@@ -1,18 +1,396 @@
 // SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The thread waits for the daemon's events and raises each in slurmstepd's PMIx server.
+ *
+ * The server is libpmix as Slurm's mpi plugin has loaded it; it is looked up by name and never
+ * linked, so that one plugin serves every PMIx. Nothing of it, and nothing of the dynamic linker,
+ * is called before the tasks are forked: a child must not be born while this thread holds a lock.
+ * Until then events wait in the socket.
+ *
+ * What comes from the socket is the user's to forge: it is his daemon. It is checked for whatever
+ * could hurt slurmstepd, and a lie can only reach his own ranks.
+ */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pmix/events.h"
+#include "shm/channel.h"
 #include "spank/notify.h"
+
+/* Without PMIx's headers the plugin still builds, and raises nothing. */
+#if __has_include(<pmix.h>)
+#include <pmix.h>
+#define HAVE_PMIX_H 1
+#endif
+
+#define ANSWER_MS 500  /* how long slurmstepd may wait for the daemon */
+#define STOP_S	  2    /* and for the thread at the end */
+#define NONE	  0xffffffffu
+
+static struct {
+	bool running;
+	pid_t pid; /* the process that has the thread: a forked child has only a copy of this */
+	pthread_t thread;
+	int sock, stop, forked; /* the daemon; eventfds */
+	uint32_t job, step;
+	struct sockaddr_un addr;
+	_Atomic bool known; /* `failovers` is set */
+	uint32_t failovers; /* of the job when the step began */
+} self = {.sock = -1, .stop = -1, .forked = -1};
+
+union from_daemon {
+	struct shm_msg m;
+	struct shm_event_msg event;
+	struct shm_step_end end;
+};
+
+/* Something may still call into the plugin: Slurm must not unmap it. */
+static void stay_loaded(void)
+{
+	Dl_info info;
+
+	if (dladdr((void *)notify_stop, &info) && info.dli_fname)
+		dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NOW | RTLD_NODELETE);
+}
+
+/* --- raising --------------------------------------------------------------------------------- */
+
+#ifdef HAVE_PMIX_H
+
+#define INFO_MAX 17
+
+/* PMIx may look at it until it calls back. */
+struct raised {
+	pmix_proc_t source;
+	pmix_info_t info[INFO_MAX];
+	size_t n;
+	struct shm_event ev;
+};
+
+static struct {
+	void *lib;
+	__typeof__(&PMIx_Notify_event) notify;
+} pmix;
+
+/* PMIX_INFO_LOAD would call into libpmix. */
+static pmix_value_t *add(struct raised *r, const char *key, pmix_data_type_t type)
+{
+	pmix_info_t *i = &r->info[r->n++];
+
+	snprintf(i->key, sizeof(i->key), "%s", key);
+	i->value.type = type;
+	return &i->value;
+}
+
+static void add_u32(struct raised *r, const char *key, uint32_t value)
+{
+	if (value != NONE)
+		add(r, key, PMIX_UINT32)->data.uint32 = value;
+}
+
+static void add_u64(struct raised *r, const char *key, uint64_t value)
+{
+	if (value)
+		add(r, key, PMIX_UINT64)->data.uint64 = value;
+}
+
+static void add_text(struct raised *r, const char *key, char *value)
+{
+	if (*value)
+		add(r, key, PMIX_STRING)->data.string = value;
+}
+
+static void add_payload(struct raised *r)
+{
+	struct shm_event *ev = &r->ev;
+	bool failed = ev->code == SHM_EV_RAIL_FAILED, lost = ev->code == SHM_EV_RANK_LOST;
+
+	/* Else it would reach slurmstepd's own default handler, and that ends the step. */
+	add(r, PMIX_EVENT_NON_DEFAULT, PMIX_BOOL)->data.flag = true;
+	add_u32(r, RCS_PMIX_KEY_JOB, ev->job);
+	if (lost) {
+		add_u32(r, RCS_PMIX_KEY_STEP, ev->step);
+		add_u32(r, RCS_PMIX_KEY_RANK, ev->rank);
+	}
+	add_u32(r, RCS_PMIX_KEY_ORIGIN, ev->origin);
+	add_text(r, RCS_PMIX_KEY_HOST, ev->host);
+	add_u64(r, RCS_PMIX_KEY_SEQ, ev->seq);
+	if (!lost) {
+		add_u32(r, RCS_PMIX_KEY_PEER, ev->peer);
+		add_u32(r, RCS_PMIX_KEY_RAIL, ev->rail);
+	}
+	if (failed) {
+		add_u32(r, RCS_PMIX_KEY_TO_RAIL, ev->to_lane);
+		add_u32(r, RCS_PMIX_KEY_RESENT, ev->frames_resent);
+	}
+	add_text(r, RCS_PMIX_KEY_REASON, ev->reason);
+	add_u64(r, RCS_PMIX_KEY_TIME, ev->time_ns);
+	add_u64(r, RCS_PMIX_KEY_NOTICE, ev->notice_ns);
+	add_u64(r, RCS_PMIX_KEY_RECOVER, ev->recover_ns);
+	add_u64(r, RCS_PMIX_KEY_BLACKOUT, ev->blackout_ns);
+}
+
+static void raised_done(pmix_status_t status, void *arg)
+{
+	(void)status;
+	free(arg);
+}
+
+/* A step of another mpi type has no libpmix: RTLD_NOLOAD finds none, and the event is dropped. */
+static bool pmix_find(void)
+{
+	static const char *const names[] = {"libpmix.so.2", "libpmix.so"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !pmix.lib; i++)
+		pmix.lib = dlopen(names[i], RTLD_NOLOAD | RTLD_NOW);
+	if (pmix.lib && !pmix.notify)
+		pmix.notify = (__typeof__(pmix.notify))dlsym(pmix.lib, "PMIx_Notify_event");
+	return pmix.notify;
+}
+
+static void raise_event(const struct shm_event *ev)
+{
+	struct raised *r;
+	pmix_status_t rc;
+
+	if (ev->code < SHM_EV_RAIL_FAILED || ev->code > SHM_EV_RANK_LOST || !pmix_find())
+		return;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return;
+	r->ev = *ev;
+	r->ev.host[sizeof(r->ev.host) - 1] = '\0';
+	r->ev.reason[sizeof(r->ev.reason) - 1] = '\0';
+	/* The name Slurm gives the step's ranks: handlers may ask for their own namespace only. */
+	snprintf(r->source.nspace, sizeof(r->source.nspace), "slurm.pmix.%u.%u", self.job, self.step);
+	r->source.rank = PMIX_RANK_UNDEF;
+	add_payload(r);
+	/* With a callback it does not wait. */
+	rc = pmix.notify(RCS_PMIX_EVENT(ev->code), &r->source, PMIX_RANGE_LOCAL, r->info, r->n,
+		raised_done, r);
+	if (rc != PMIX_SUCCESS)
+		raised_done(rc, r); /* then it is not called back */
+}
+
+/* PMIx's thread may still be about to call raised_done. */
+static void pmix_leave(void)
+{
+	if (!pmix.lib)
+		return;
+	stay_loaded();
+	dlclose(pmix.lib);
+	pmix.lib = NULL;
+	pmix.notify = NULL;
+}
+
+#else
+
+static void raise_event(const struct shm_event *ev)
+{
+	(void)ev;
+}
+
+static void pmix_leave(void)
+{
+}
+
+#endif
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+/* False when the daemon has gone: it will tell no more. */
+static bool take_message(void)
+{
+	union from_daemon u;
+	ssize_t got = recv(self.sock, &u, sizeof(u), MSG_DONTWAIT);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (got < (ssize_t)sizeof(u.m) || u.m.abi != SHM_ABI)
+		return false;
+	if (u.m.type == SHM_MSG_EVENT && got >= (ssize_t)sizeof(u.event))
+		raise_event(&u.event.ev);
+	if (u.m.type == SHM_MSG_STEP_END && got >= (ssize_t)sizeof(u.end) && !self.known) {
+		self.failovers = u.end.failovers;
+		atomic_store(&self.known, true);
+	}
+	return true;
+}
+
+static void *notifier(void *arg)
+{
+	struct pollfd p[] = {{.fd = self.stop, .events = POLLIN}, {.fd = self.forked, .events = POLLIN}};
+
+	(void)arg;
+	for (;;) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (p[0].revents)
+			break;
+		if (!p[1].revents)
+			continue;
+		if (p[1].fd == self.forked) {
+			p[1].fd = self.sock;
+			continue;
+		}
+		if (!take_message())
+			p[1].fd = -1;
+	}
+	return NULL;
+}
+
+/* --- from slurmstepd ------------------------------------------------------------------------- */
+
+static int say(int fd, uint32_t type)
+{
+	struct shm_msg m = {.type = type, .abi = SHM_ABI};
+
+	return send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+static int open_socket(void)
+{
+	const struct timeval wait = {.tv_usec = ANSWER_MS * 1000};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* connect's limit too */
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	if (connect(fd, (struct sockaddr *)&self.addr, sizeof(self.addr)) < 0) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+static void close_all(void)
+{
+	int *fds[] = {&self.sock, &self.stop, &self.forked};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+/* Slurm's handlers are for its own threads: a signal must never be delivered to this one. */
+static int start_thread(void)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&self.thread, NULL, notifier, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
 
 int notify_start(const char *socket_path, uint32_t job, uint32_t step)
 {
-	(void)socket_path;
-	(void)job;
-	(void)step;
-	return 0;
+	int rc;
+
+	if (self.running)
+		return -EALREADY;
+	self.addr.sun_family = AF_UNIX;
+	if (strlen(socket_path) >= sizeof(self.addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(self.addr.sun_path, socket_path);
+	self.job = job;
+	self.step = step;
+	self.pid = getpid();
+	self.sock = open_socket();
+	if (self.sock < 0)
+		return self.sock;
+	self.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	self.forked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	rc = self.stop < 0 || self.forked < 0 ? -errno : 0;
+	/* How many failovers there were before: answered when the thread gets to it. */
+	if (!rc)
+		rc = say(self.sock, SHM_MSG_STEP_END);
+	if (!rc)
+		rc = say(self.sock, SHM_MSG_MONITOR);
+	if (!rc)
+		rc = start_thread();
+	if (rc)
+		close_all();
+	else
+		self.running = true;
+	return rc;
 }
 
 void notify_tasks_forked(void)
 {
+	if (self.running)
+		eventfd_write(self.forked, 1);
+}
+
+/* It goes into Slurm's log as well: no line may be slipped in there. */
+static void copy_printable(char *to, size_t size, const char *from)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < size && from[i]; i++)
+		to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
+	to[i] = '\0';
+}
+
+bool notify_step_end(struct notify_summary *out)
+{
+	union from_daemon u;
+	ssize_t got = -1;
+	int fd;
+
+	/* A daemon that has not answered in all this time is not waited for. */
+	if (!self.running || !atomic_load(&self.known))
+		return false;
+	fd = open_socket();
+	if (fd < 0)
+		return false;
+	if (!say(fd, SHM_MSG_STEP_END))
+		got = recv(fd, &u, sizeof(u), 0);
+	close(fd);
+	if (got < (ssize_t)sizeof(u.end) || u.m.type != SHM_MSG_STEP_END || u.m.abi != SHM_ABI ||
+		u.m.status || u.end.failovers <= self.failovers)
+		return false;
+	out->failovers = u.end.failovers;
+	out->blackout_max_ns = u.end.blackout_max_ns;
+	copy_printable(out->log, sizeof(out->log), u.end.log);
+	return true;
 }
 
 void notify_stop(void)
 {
+	struct timespec until;
+
+	if (!self.running || self.pid != getpid())
+		return;
+	self.running = false;
+	eventfd_write(self.stop, 1);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_S;
+	if (pthread_timedjoin_np(self.thread, NULL, &until)) {
+		/* It hangs in PMIx. Its files stay open with it. */
+		stay_loaded();
+		return;
+	}
+	close_all();
+	pmix_leave();
 }

@@ -5,6 +5,7 @@
 #ifndef RCSHARE_SPANK_NOTIFY_H
 #define RCSHARE_SPANK_NOTIFY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -16,6 +17,18 @@ int notify_start(const char *socket_path, uint32_t job, uint32_t step);
 
 /* Called in slurm_spank_task_post_fork after the step's last local task has been forked. */
 void notify_tasks_forked(void);
+
+struct notify_summary {
+	uint32_t failovers;	  /* of the job so far, on this node */
+	uint64_t blackout_max_ns; /* the longest of them */
+	char log[256];		  /* "": there is none */
+};
+
+/*
+ * Called in slurm_spank_task_exit of the last local task. True if there were failovers since the
+ * step began. Waits for the daemon's answer, at most half a second.
+ */
+bool notify_step_end(struct notify_summary *out);
 
 /* Called in slurm_spank_exit, also when notify_start was not: ends and joins the thread. */
 void notify_stop(void);

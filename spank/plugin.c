@@ -343,6 +343,26 @@ int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 	return 0;
 }
 
+/* The last callback whose output reaches the user. */
+int slurm_spank_task_exit(spank_t sp, int ac, char **av)
+{
+	static uint32_t ended;
+	struct notify_summary sum;
+	uint32_t tasks = 0, node = 0;
+
+	(void)ac;
+	(void)av;
+	if (!step.uses || spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks) || ++ended != tasks ||
+		spank_get_item(sp, S_JOB_NODEID, &node) || node)
+		return 0;
+	if (notify_step_end(&sum))
+		slurm_spank_log("rcshare: %u failover%s in this job, %llu ms longest blackout%s%s",
+			sum.failovers, sum.failovers == 1 ? "" : "s",
+			(unsigned long long)(sum.blackout_max_ns + 500000) / 1000000,
+			*sum.log ? "; see " : "", sum.log);
+	return 0;
+}
+
 int slurm_spank_exit(spank_t sp, int ac, char **av)
 {
 	(void)sp;
