@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# The whole of it without RDMA: plugin, daemons, library and PMIx over TCP lanes. The programs check
+# every byte and every number themselves.
+
+load helpers
+
+setup_file() {
+	need_plugin
+	bed_up -n 3 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+}
+
+teardown_file() {
+	bed_down
+}
+
+teardown() {
+	BED_WAIT=30 eventually nothing_left
+}
+
+rcs() { srun --rcshare=on --mpi=pmix "$@"; }
+whole=' 0 lost, 0 duplicated, 0 damaged'
+
+@test "messages of 8 B to 1 MiB between all ranks of three nodes arrive once and whole" {
+	run rcs -N3 --ntasks-per-node=4 "$(bed_app rcs_alltoall)" --seconds 2
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"$whole"* ]]
+}
+
+@test "eager mode opens the lanes before the first message" {
+	run rcs -N3 --ntasks-per-node=2 "$(bed_app rcs_alltoall)" --seconds 1 --eager
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"$whole"* ]]
+}
+
+@test "wildcards, probe, cancel, inject, data, truncation, delivery, counters, fd" {
+	run rcs -N2 -n2 "$(bed_app rcs_tags)"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"all ok"* ]]
+}
+
+@test "memory that is freed, mapped again or forked between two sends" {
+	run rcs -N2 -n2 "$(bed_app rcs_mem)"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"all ok"* ]]
+}
+
+@test "two steps of a job at once do not meet" {
+	run batch -N3 --ntasks-per-node=4 -O <<-E
+		srun --overlap --rcshare=on --mpi=pmix -N3 -n3 $(bed_app rcs_alltoall) --seconds 2 &
+		srun --overlap --rcshare=on --mpi=pmix -N3 -n6 $(bed_app rcs_alltoall) --seconds 2 &
+		wait
+	E
+	echo "$output"
+	[ "$(grep -c "$whole" <<<"$output")" -eq 2 ]
+}
+
+@test "a stranger's bytes on the control port disturb nobody" {
+	srun --rcshare=on --mpi=pmix -N2 -w b0,b1 -n4 "$(bed_app rcs_alltoall)" --seconds 6 \
+		>"$BED_DIR/home/out" 2>&1 &
+	local job=$! port
+	eventually grep -q round "$BED_DIR/home/out"
+	port=$(on_node b0 sh -c 'ss -Hltnp | sed -n "s/.*:\([0-9]*\) .*rcshared.*/\1/p" | head -n 1')
+	[ -n "$port" ]
+	on_node b1 bash -c "head -c 4096 /dev/urandom >/dev/tcp/b0/$port" || true
+	wait $job
+	grep -q "$whole" "$BED_DIR/home/out"
+}
+
+@test "a cable that is out for a while delays messages, and loses none" {
+	srun --rcshare=on --mpi=pmix -N2 -w b0,b1 -n2 "$(bed_app rcs_alltoall)" --seconds 6 \
+		>"$BED_DIR/home/out" 2>&1 &
+	local job=$!
+	eventually grep -q round "$BED_DIR/home/out"
+	"$bed" cut b1
+	eventually has_carrier b1 0
+	"$bed" restore b1
+	wait $job
+	cat "$BED_DIR/home/out"
+	grep -q "$whole" "$BED_DIR/home/out"
+}
