@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Endpoints: opening, closing, and what happens when the daemon ends first. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -131,8 +132,8 @@ static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *hos
 	if (!e)
 		return;
 	e->ev = *ev;
-	strncpy(e->host, host, sizeof(e->host) - 1);
-	strncpy(e->reason, reason, sizeof(e->reason) - 1);
+	snprintf(e->host, sizeof(e->host), "%.63s", host);
+	snprintf(e->reason, sizeof(e->reason), "%.63s", reason);
 	*ctx->evq_tail = e;
 	ctx->evq_tail = &e->next;
 }
