@@ -360,7 +360,7 @@ static void answer(struct node *n, const struct wire_rec *to, uint16_t type, uin
 		.src_epoch = to->dst_epoch, .dst_node = to->src_node, .dst_ep = to->src_ep,
 		.dst_epoch = to->src_epoch, .op = op, .tag = tag, .arg = arg};
 
-	route(n, &r, NULL);
+	route(n, &r, "");
 }
 
 /* Nobody is there: whoever asked for something is told, once for each endpoint or each request. */

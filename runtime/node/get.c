@@ -80,7 +80,7 @@ static void tell(struct node *n, struct chan *c, uint64_t op, int status, uint64
 		.dst_node = (uint16_t)n->o.self, .src_ep = NODE_EP_DAEMON, .dst_ep = c->slot,
 		.dst_epoch = c->epoch, .op = op, .arg = (uint64_t)(int64_t)status, .data = bytes};
 
-	chan_put(n, c, &r, NULL);
+	chan_put(n, c, &r, "");
 }
 
 static void finish(struct link *l, struct get *g, int status)

@@ -103,6 +103,7 @@ void link_free(struct link *l)
 void link_dirty(struct link *l)
 {
 	l->dirty = true;
+	l->n->work = true; /* the loop must not sleep over it */
 }
 
 void link_learn(struct link *l, const struct wire_addr *a)
