@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "node/verbs_impl.h"
-
-#define BATCH 16
+#include "shm/uverbs.h"
 
 static void nonblock(int fd)
 {
@@ -28,36 +27,36 @@ static bool v4_mapped(const union ibv_gid *g)
 }
 
 /*
- * The index (>= 0) and value of the GID to use: the configured one, else RoCE v2 on IPv4, RoCE v2 on
- * IPv6, RoCE v2 link-local, and on InfiniBand the first.
+ * The index and value of the GID to use: the configured one, else RoCE v2 on IPv4, on IPv6, on a
+ * link-local address, and on InfiniBand the first.
  */
-int verbs_gid_choose(struct rail *r, union ibv_gid *gid, uint32_t *type)
+int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv_gid *gid,
+	uint32_t *type)
 {
-	struct ibv_port_attr port;
 	int best = -1, best_rank = -1;
 
-	if (ibv_query_port(r->ctx, (uint8_t)r->port, &port))
-		return -ENODEV;
-	for (int i = 0; i < port.gid_tbl_len; i++) {
-		struct ibv_gid_entry e;
+	r->gids_n = (int)ibv_query_gid_table(r->ctx, r->gids, r->gids_max, 0);
+	for (int i = 0; i < r->gids_n; i++) {
+		const struct ibv_gid_entry *e = &r->gids[i];
 		int rank;
 
-		if (ibv_query_gid_ex(r->ctx, r->port, (uint32_t)i, &e, 0))
+		if (e->port_num != r->port)
 			continue;
 		if (r->gid_index >= 0) {
-			rank = i == r->gid_index ? 9 : -1;
-		} else if (port.link_layer == IBV_LINK_LAYER_INFINIBAND) {
-			rank = e.gid_type == IBV_GID_TYPE_IB ? (i == 0) : -1;
+			rank = (int)e->gid_index == r->gid_index ? 9 : -1;
+		} else if (port->link_layer == IBV_LINK_LAYER_INFINIBAND) {
+			rank = e->gid_type == IBV_GID_TYPE_IB ? (e->gid_index == 0) : -1;
 		} else {
-			rank = v4_mapped(&e.gid) ? 4 : e.gid.raw[0] == 0xfe ? 1 : 3;
-			if (e.gid_type != IBV_GID_TYPE_ROCE_V2)
+			rank = v4_mapped(&e->gid) ? 4 : e->gid.raw[0] == 0xfe ? 1 : 3;
+			if (e->gid_type != IBV_GID_TYPE_ROCE_V2)
 				rank = r->gid_type == CONFIG_GID_ROCE1 ? rank + 4 : -1;
 		}
-		if (rank > best_rank) {
+		/* grh.sgid_index has 8 bits */
+		if (rank > best_rank && e->gid_index <= UINT8_MAX) {
 			best_rank = rank;
-			best = i;
-			*gid = e.gid;
-			*type = e.gid_type;
+			best = (int)e->gid_index;
+			*gid = e->gid;
+			*type = e->gid_type;
 		}
 	}
 	return best >= 0 ? best : -EADDRNOTAVAIL;
@@ -72,7 +71,7 @@ static bool port_active(struct rail *r)
 	uint32_t type;
 
 	return r->ctx && !ibv_query_port(r->ctx, (uint8_t)r->port, &port) &&
-		port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &gid, &type) >= 0;
+		port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0;
 }
 
 static void rail_close(struct rail *r)
@@ -88,6 +87,11 @@ static void rail_close(struct rail *r)
 		ibv_dealloc_pd(r->pd);
 	if (r->ctx)
 		ibv_close_device(r->ctx);
+	free(r->gids);
+	r->gids = NULL;
+	r->cq_used = 0;
+	r->armed = false;
+	r->wc_n = 0;
 	r->cq = NULL;
 	r->chan = NULL;
 	r->pd = NULL;
@@ -95,38 +99,102 @@ static void rail_close(struct rail *r)
 	r->v->fds_version++;
 }
 
-int verbs_rail_open(struct rail *r)
+static void bufs_drop(struct rail *r)
+{
+	unsigned at = (unsigned)(r - r->v->rail);
+
+	for (struct verbs_buf *b = r->v->bufs; b; b = b->next)
+		if (b->mr[at]) {
+			ibv_dereg_mr(b->mr[at]);
+			b->mr[at] = NULL;
+		}
+}
+
+static struct ibv_context *device_open(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_device_attr dev;
-	int cqe = VERBS_CQE, err = -ENODEV;
+	struct ibv_context *ctx = NULL;
+	int err = ENODEV;
 
-	for (struct ibv_device **d = list; d && *d && !r->ctx; d++)
-		if (!strcmp(ibv_get_device_name(*d), r->device)) {
-			r->ctx = ibv_open_device(*d);
-			err = r->ctx ? 0 : -errno;
+	for (struct ibv_device **d = list; d && *d && !ctx; d++)
+		if (!strcmp(ibv_get_device_name(*d), name)) {
+			ctx = ibv_open_device(*d);
+			err = errno;
 		}
 	if (list)
 		ibv_free_device_list(list);
-	if (!r->ctx)
-		return err;
-	if (!ibv_query_device(r->ctx, &dev) && dev.max_cqe < cqe)
-		cqe = dev.max_cqe;
-	r->pd = ibv_alloc_pd(r->ctx);
-	r->chan = ibv_create_comp_channel(r->ctx);
-	if (r->pd && r->chan)
-		r->cq = ibv_create_cq(r->ctx, cqe, NULL, r->chan, 0);
-	if (!r->cq) {
-		err = -errno;
-		rail_close(r);
-		return err;
+	errno = err;
+	return ctx;
+}
+
+static size_t gid_room(struct rail *r)
+{
+	size_t room = 1;
+
+	for (uint8_t p = 1; p <= r->dev.phys_port_cnt; p++) {
+		struct ibv_port_attr port;
+
+		if (!ibv_query_port(r->ctx, p, &port))
+			room += (size_t)port.gid_tbl_len;
 	}
+	return room;
+}
+
+int verbs_rail_open(struct rail *r)
+{
+	unsigned at = (unsigned)(r - r->v->rail);
+	int err;
+
+	r->ctx = device_open(r->device);
+	if (!r->ctx)
+		return -errno;
+	r->v->fds_version++;
+	errno = EIO;
+	if (ibv_query_device(r->ctx, &r->dev))
+		goto close_rail;
+	r->gids_max = gid_room(r);
+	r->gids = calloc(r->gids_max, sizeof(*r->gids));
+	r->pd = r->gids ? ibv_alloc_pd(r->ctx) : NULL;
+	r->chan = r->pd ? ibv_create_comp_channel(r->ctx) : NULL;
+	if (r->chan)
+		r->cq = ibv_create_cq(r->ctx, r->dev.max_cqe < VERBS_CQE ? r->dev.max_cqe : VERBS_CQE, NULL,
+			r->chan, 0);
+	if (!r->cq)
+		goto close_rail;
 	nonblock(r->chan->fd);
 	nonblock(r->ctx->async_fd);
+	r->driver = shm_uverbs_driver(r->ctx->cmd_fd);
+	for (struct verbs_buf *b = r->v->bufs; b; b = b->next) {
+		err = verbs_buf_register(b, at);
+		if (err) {
+			errno = -err;
+			goto close_rail;
+		}
+	}
 	r->epoch++;
-	for (struct verbs_buf *b = r->v->bufs; b; b = b->next)
-		verbs_buf_register(b, (unsigned)(r - r->v->rail));
-	r->v->fds_version++;
+	return 0;
+
+close_rail:
+	err = errno ? -errno : -EIO;
+	bufs_drop(r);
+	rail_close(r);
+	return err;
+}
+
+/* An overrun kills a CQ and every lane on it, so a lane opens only when all it may have fits. */
+int verbs_rail_cq(struct rail *r, uint32_t more)
+{
+	uint32_t need = r->cq_used + more + VERBS_CQ_SPARE, size = (uint32_t)r->cq->cqe;
+
+	if (need > (uint32_t)r->dev.max_cqe)
+		return -ENOSPC;
+	while (size < need)
+		size *= 2;
+	if (size > (uint32_t)r->dev.max_cqe)
+		size = (uint32_t)r->dev.max_cqe;
+	if (size > (uint32_t)r->cq->cqe && ibv_resize_cq(r->cq, (int)size))
+		return -ENOSPC;
+	r->cq_used += more;
 	return 0;
 }
 
@@ -142,11 +210,7 @@ void verbs_rail_gone(struct rail *r, const char *detail)
 	for (struct verbs_lane *l = v->lanes; l; l = l->next)
 		if (l->r == at)
 			verbs_lane_orphan(l);
-	for (struct verbs_buf *b = v->bufs; b; b = b->next)
-		if (b->mr[at]) {
-			ibv_dereg_mr(b->mr[at]);
-			b->mr[at] = NULL;
-		}
+	bufs_drop(r);
 	rail_close(r);
 	v->ops.rail(v->ops.arg, at, false, CORE_R_DEVICE, detail);
 }
@@ -154,7 +218,10 @@ void verbs_rail_gone(struct rail *r, const char *detail)
 static void rail_look(struct rail *r, const char *detail)
 {
 	struct verbs *v = r->v;
+	unsigned at = (unsigned)(r - v->rail);
 	struct ibv_port_attr port;
+	union ibv_gid gid;
+	uint32_t type;
 	bool ok;
 
 	if (!r->ctx)
@@ -163,11 +230,40 @@ static void rail_look(struct rail *r, const char *detail)
 		verbs_rail_gone(r, "the device was removed");
 		return;
 	}
-	ok = port_active(r);
+	ok = port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0;
+	for (struct verbs_lane *l = v->lanes; l && ok && r->ok; l = l->next)
+		if (l->r == at)
+			verbs_lane_moved(l, &port);
 	if (ok == r->ok)
 		return;
 	r->ok = ok;
-	v->ops.rail(v->ops.arg, (unsigned)(r - v->rail), ok, ok ? CORE_R_NONE : CORE_R_PORT, detail);
+	v->ops.rail(v->ops.arg, at, ok, ok ? CORE_R_NONE : CORE_R_PORT, detail);
+}
+
+static void async_event(struct rail *r, enum ibv_event_type t, struct verbs_lane *l)
+{
+	switch (t) {
+	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_CQ_ERR: /* all lanes of the rail are on it */
+		verbs_rail_gone(r, ibv_event_type_str(t));
+		break;
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_GID_CHANGE:
+		rail_look(r, ibv_event_type_str(t));
+		break;
+	case IBV_EVENT_QP_FATAL:
+		verbs_lane_broke(l, CORE_R_COMPLETION, ibv_event_type_str(t));
+		break;
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR: /* a request of the peer that must not be */
+		verbs_lane_broke(l, CORE_R_REQUEST, ibv_event_type_str(t));
+		break;
+	default:
+		break;
+	}
 }
 
 void verbs_async(struct verbs *v)
@@ -177,30 +273,20 @@ void verbs_async(struct verbs *v)
 		struct ibv_async_event ev;
 
 		while (r->ctx && !ibv_get_async_event(r->ctx, &ev)) {
-			enum ibv_event_type t = ev.event_type;
+			bool qp = ev.event_type == IBV_EVENT_QP_FATAL ||
+				ev.event_type == IBV_EVENT_QP_REQ_ERR ||
+				ev.event_type == IBV_EVENT_QP_ACCESS_ERR;
+			struct verbs_lane *l = qp ? ev.element.qp->qp_context : NULL;
 
+			/* before anything is destroyed: that waits for it */
 			ibv_ack_async_event(&ev);
-			switch (t) {
-			case IBV_EVENT_DEVICE_FATAL:
-				verbs_rail_gone(r, ibv_event_type_str(t));
-				break;
-			case IBV_EVENT_PORT_ERR:
-			case IBV_EVENT_PORT_ACTIVE:
-			case IBV_EVENT_LID_CHANGE:
-			case IBV_EVENT_PKEY_CHANGE:
-			case IBV_EVENT_GID_CHANGE:
-				rail_look(r, ibv_event_type_str(t));
-				break;
-			default:
-				break; /* errors of queue pairs show in their completions */
-			}
+			async_event(r, ev.event_type, l);
 		}
 	}
 }
 
 void verbs_tick(struct verbs *v, uint64_t now_ns)
 {
-	(void)now_ns;
 	for (unsigned i = 0; i < v->rails; i++) {
 		struct rail *r = &v->rail[i];
 
@@ -208,58 +294,104 @@ void verbs_tick(struct verbs *v, uint64_t now_ns)
 			continue;
 		rail_look(r, r->ok ? "port is down" : "port is active");
 	}
+	for (struct verbs_lane *l = v->lanes; l && v->fencing; l = l->next) {
+		if (!l->fencing || l->fenced)
+			continue;
+		if (!l->fence_at)
+			l->fence_at = now_ns;
+		else if (now_ns - l->fence_at > VERBS_FENCE_NS)
+			verbs_lane_orphan(l); /* destroying waits for the engine as well */
+	}
 }
 
 /* --- completions -------------------------------------------------------------------------------- */
+
+static void completions(struct rail *r, const struct ibv_wc *wc, int n)
+{
+	struct verbs *v = r->v;
+
+	for (int i = 0; i < n; i++) {
+		struct verbs_lane *l;
+
+		/* what a queue pair left that was destroyed since finds nobody */
+		HASH_FIND(hh, v->by_qpn[r - v->rail], &wc[i].qp_num, sizeof(wc[i].qp_num), l);
+		if (l)
+			verbs_lane_completion(l, &wc[i]);
+	}
+}
 
 int verbs_poll(struct verbs *v, int budget)
 {
 	int total = 0;
 
-	for (unsigned i = 0; i < v->rails; i++) {
-		struct ibv_wc wc[BATCH];
-		int left = budget, got;
+	while (v->closed) {
+		struct verbs_lane *l = v->closed;
 
-		while (left > 0 && v->rail[i].cq) {
-			got = ibv_poll_cq(v->rail[i].cq, left < BATCH ? left : BATCH, wc);
+		v->closed = l->next;
+		verbs_lane_free(l);
+	}
+	for (unsigned i = 0; i < v->rails; i++) {
+		struct rail *r = &v->rail[i];
+		int left = budget, got = r->wc_n;
+
+		r->wc_n = 0;
+		if (got)
+			completions(r, r->wc, got);
+		total += got;
+		while (left > 0 && r->cq) {
+			struct ibv_wc wc[VERBS_BATCH];
+
+			got = ibv_poll_cq(r->cq, left < VERBS_BATCH ? left : VERBS_BATCH, wc);
+			if (got < 0)
+				verbs_rail_gone(r, "its completion queue cannot be read");
 			if (got <= 0)
 				break;
-			for (int k = 0; k < got; k++) {
-				struct verbs_lane *l;
-
-				HASH_FIND(hh, v->by_qpn[i], &wc[k].qp_num, sizeof(wc[k].qp_num), l);
-				if (l)
-					verbs_lane_completion(l, &wc[k]);
-			}
+			completions(r, wc, got);
 			total += got;
 			left -= got;
 		}
 	}
-	for (struct verbs_lane *l = v->lanes; l; l = l->next)
-		if (verbs_lane_settle(l))
-			total++;
+	if (v->fencing)
+		for (struct verbs_lane *l = v->lanes, *next; l; l = next) {
+			next = l->next; /* the callback may close this lane, and only this one */
+			if (verbs_lane_settle(l))
+				total++;
+		}
 	return total;
 }
 
 int verbs_arm(struct verbs *v)
 {
+	int found = 0;
+
 	for (unsigned i = 0; i < v->rails; i++) {
 		struct rail *r = &v->rail[i];
 		struct ibv_cq *cq;
 		void *ctx;
+		int got;
 
 		if (!r->cq)
 			continue;
-		while (!ibv_get_cq_event(r->chan, &cq, &ctx))
+		while (!ibv_get_cq_event(r->chan, &cq, &ctx)) {
 			r->cq_events++;
+			r->armed = false;
+		}
 		if (r->cq_events > 1000) {
 			ibv_ack_cq_events(r->cq, r->cq_events);
 			r->cq_events = 0;
 		}
-		ibv_req_notify_cq(r->cq, 0);
+		if (!r->armed)
+			r->armed = !ibv_req_notify_cq(r->cq, 0);
+		/* What came between the last look and the request gives no event. */
+		if (!r->wc_n) {
+			got = ibv_poll_cq(r->cq, VERBS_BATCH, r->wc);
+			r->wc_n = got > 0 ? got : 0;
+		}
+		found |= r->wc_n || !r->armed;
 	}
-	/* What came between the last look and the request gives no event. */
-	return verbs_poll(v, BATCH) > 0;
+	for (struct verbs_lane *l = v->lanes; l && v->fencing; l = l->next)
+		found |= verbs_lane_settled(l);
+	return found;
 }
 
 unsigned verbs_fds(struct verbs *v, int fds[2 * WIRE_RAILS_MAX])
@@ -373,6 +505,12 @@ void verbs_close(struct verbs *v)
 		verbs_lane_close(v->lanes);
 	while (v->bufs)
 		verbs_buf_free(v->bufs);
+	while (v->closed) {
+		struct verbs_lane *l = v->closed;
+
+		v->closed = l->next;
+		verbs_lane_free(l);
+	}
 	for (unsigned i = 0; i < v->rails; i++)
 		rail_close(&v->rail[i]);
 	free(v);
@@ -398,11 +536,23 @@ uint32_t verbs_rail_epoch(const struct verbs *v, unsigned rail)
 	return v->rail[rail].epoch;
 }
 
+/* active_speed is a bit set of one, in the coding of PortInfo (IBTA volume 1, 14.2.5.6). */
+static uint32_t speed_mbps(const struct ibv_port_attr *port)
+{
+	static const uint32_t lane[] = {2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000};
+	uint32_t width = port->active_width & 2 ? 4 : port->active_width & 4 ? 8 :
+		port->active_width & 8 ? 12 : port->active_width & 16 ? 2 : 1;
+
+	for (unsigned i = 0; i < sizeof(lane) / sizeof(lane[0]); i++)
+		if (port->active_speed & 1u << i)
+			return lane[i] * width;
+	return 0;
+}
+
 void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *out)
 {
 	struct rail *r = &v->rail[rail];
 	struct ibv_port_attr port;
-	struct ibv_device_attr dev;
 	union ibv_gid gid;
 	uint32_t type = 0;
 	int index;
@@ -410,10 +560,9 @@ void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *o
 	memset(out, 0, sizeof(*out));
 	snprintf(out->device, sizeof(out->device), "%.31s", r->device);
 	out->port = (uint8_t)r->port;
-	if (!r->ctx || ibv_query_port(r->ctx, (uint8_t)r->port, &port) ||
-		ibv_query_device(r->ctx, &dev))
+	if (!r->ctx || ibv_query_port(r->ctx, (uint8_t)r->port, &port))
 		return;
-	index = verbs_gid_choose(r, &gid, &type);
+	index = verbs_gid_choose(r, &port, &gid, &type);
 	if (index < 0)
 		return;
 	memcpy(out->gid, &gid, 16);
@@ -422,5 +571,6 @@ void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *o
 	out->link_layer = port.link_layer;
 	out->mtu = (uint8_t)port.active_mtu;
 	out->lid = port.lid;
-	out->rd_atomic = (uint8_t)(dev.max_qp_rd_atom > 255 ? 255 : dev.max_qp_rd_atom);
+	out->speed_mbps = speed_mbps(&port);
+	out->rd_atomic = (uint8_t)(r->dev.max_qp_rd_atom > 255 ? 255 : r->dev.max_qp_rd_atom);
 }

@@ -14,7 +14,10 @@
 #define VERBS_SENDS   192u /* send queue of a lane */
 #define VERBS_RESERVE 8u   /* ... of which only control frames may use the last */
 #define VERBS_SMALL   256u
-#define VERBS_CQE	  16384
+#define VERBS_CQE     16384 /* of a new CQ; grows with the lanes, to what the device allows */
+#define VERBS_CQ_SPARE 1024 /* entries that queue pairs destroyed unfenced may leave */
+#define VERBS_BATCH   16
+#define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
 
 struct rail {
 	struct verbs *v;
@@ -27,9 +30,18 @@ struct rail {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *chan;
+	struct ibv_device_attr dev;
+	struct ibv_gid_entry *gids; /* room for the device's table */
+	size_t gids_max;
+	int gids_n; /* valid when the table was read last */
+	int driver; /* of the kernel, for the ioctl; -errno: unknown */
 	uint32_t epoch;
 	bool ok;
+	uint32_t cq_used;   /* entries that the lanes may fill */
 	unsigned cq_events; /* not yet acknowledged */
+	bool armed;
+	struct ibv_wc wc[VERBS_BATCH]; /* found while arming: reported by the next verbs_poll() */
+	int wc_n;
 };
 
 struct verbs_buf {
@@ -54,20 +66,26 @@ struct verbs_lane {
 	struct ibv_qp *qp;
 	uint32_t qpn; /* key of v->by_qpn while qp is there */
 	UT_hash_handle hh;
-	uint32_t psn;
+	uint32_t psn, peer_psn; /* first ones: the ledger counts from them */
 	uint32_t reads_max;
-	bool connected, fencing, fenced, error_told;
+	union ibv_gid gid; /* ours, as the peer knows it */
+	uint16_t lid;
+	bool connected, fencing, fenced, error_told, closed;
+	uint64_t fence_at; /* when verbs_tick() first saw it fencing */
 	/* send side: requests complete in order, so one ring of cookies is enough */
 	struct posted sq[VERBS_SENDS];
 	uint32_t sq_head, sq_tail;
 	uint32_t reads;
-	uint8_t *small; /* VERBS_SENDS bounce slots for control frames, in mem */
-	/* receive side */
-	uint8_t *rx; /* slots of WIRE_FRAME_MAX */
+	uint8_t *small; /* VERBS_SENDS bounce slots for control frames, at the start of mem[0] */
+	/* receive side: slots of WIRE_FRAME_MAX, some from the start, the rest when it grows */
 	uint32_t rx_slots, rx_cap, rx_posted;
-	uint8_t *mem;
-	size_t mem_len;
-	struct ibv_mr *mr;
+	uint32_t rx_first; /* slots of mem[0] */
+	uint32_t cq_room;  /* entries of the CQ kept for us */
+	struct lane_mem {
+		uint8_t *addr, *rx;
+		size_t len;
+		struct ibv_mr *mr;
+	} mem[2];
 	struct verbs_lane *next;
 };
 
@@ -79,16 +97,24 @@ struct verbs {
 	unsigned fds_version;
 	struct verbs_buf *bufs;
 	struct verbs_lane *lanes;
+	struct verbs_lane *closed; /* freed by the next verbs_poll(): a callback may have closed it */
+	unsigned fencing;	   /* lanes to be settled */
 	struct verbs_lane *by_qpn[WIRE_RAILS_MAX]; /* QP numbers are a device's own */
 };
 
 int verbs_rail_open(struct rail *r);
+int verbs_rail_cq(struct rail *r, uint32_t more); /* makes room for entries of one more lane */
 void verbs_rail_gone(struct rail *r, const char *detail);
-void verbs_lane_orphan(struct verbs_lane *l); /* its device is gone: destroys the QP */
+/* Reads the GID table into r->gids; the index of the one to use, or -errno. */
+int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv_gid *gid,
+	uint32_t *type);
+void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port);
+void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail);
+void verbs_lane_orphan(struct verbs_lane *l); /* destroys the QP: a fence, too */
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
-bool verbs_lane_settle(struct verbs_lane *l); /* reports a fence that is complete */
-int verbs_gid_choose(struct rail *r, union ibv_gid *gid, uint32_t *type);
+bool verbs_lane_settled(const struct verbs_lane *l); /* a fence is complete, and not reported yet */
+bool verbs_lane_settle(struct verbs_lane *l);	    /* ... and reports it */
+void verbs_lane_free(struct verbs_lane *l);
 int verbs_buf_register(struct verbs_buf *b, unsigned r);
-int verbs_mr_destroy_on(struct ibv_context *ctx, uint32_t handle);
 
 #endif

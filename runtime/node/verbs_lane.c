@@ -21,7 +21,8 @@ struct blob {
 };
 _Static_assert(sizeof(struct blob) <= CORE_BLOB, "layout");
 
-#define WR_RECV (1ull << 63)
+#define WR_RECV		(1ull << 63)
+#define VERBS_RD_ATOMIC 32u /* more READs at once buy nothing */
 
 static uint32_t min32(uint32_t a, uint32_t b)
 {
@@ -35,10 +36,17 @@ static enum ibv_mtu mtu_enum(uint32_t bytes)
 							      IBV_MTU_256;
 }
 
+static uint8_t *rx_slot(const struct verbs_lane *l, uint32_t slot)
+{
+	unsigned m = slot >= l->rx_first;
+
+	return l->mem[m].rx + (size_t)(slot - (m ? l->rx_first : 0)) * WIRE_FRAME_MAX;
+}
+
 static int post_recv(struct verbs_lane *l, uint32_t slot)
 {
-	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(l->rx + (size_t)slot * WIRE_FRAME_MAX),
-		.length = WIRE_FRAME_MAX, .lkey = l->mr->lkey};
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)rx_slot(l, slot), .length = WIRE_FRAME_MAX,
+		.lkey = l->mem[slot >= l->rx_first].mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = WR_RECV | slot, .sg_list = &sge, .num_sge = 1}, *bad;
 	int err = ibv_post_recv(l->qp, &wr, &bad);
 
@@ -48,22 +56,47 @@ static int post_recv(struct verbs_lane *l, uint32_t slot)
 	return 0;
 }
 
-/* Receives for the largest depth the configuration allows are reserved, touched when posted. */
-static int memory(struct verbs_lane *l)
+static void lane_mem_free(struct lane_mem *m)
 {
-	l->rx_cap = l->v->cfg.frame_depth + VERBS_CONTROL + 1;
-	if (l->rx_cap < CORE_SLOTS + VERBS_CONTROL + 1)
-		l->rx_cap = CORE_SLOTS + VERBS_CONTROL + 1;
-	l->mem_len = (size_t)l->rx_cap * WIRE_FRAME_MAX + (size_t)VERBS_SENDS * VERBS_SMALL;
-	l->mem = mmap(NULL, l->mem_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (l->mem == MAP_FAILED) {
-		l->mem = NULL;
+	if (m->mr)
+		ibv_dereg_mr(m->mr);
+	if (m->addr)
+		munmap(m->addr, m->len);
+	*m = (struct lane_mem){0};
+}
+
+/* Registering pins, so what a quiet lane will not need is not registered before it grows. */
+static int memory(struct verbs_lane *l, struct lane_mem *m, size_t head, uint32_t slots)
+{
+	size_t len = head + (size_t)slots * WIRE_FRAME_MAX;
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
 		return -errno;
-	}
-	l->small = l->mem;
-	l->rx = l->mem + (size_t)VERBS_SENDS * VERBS_SMALL;
-	l->mr = ibv_reg_mr(l->rail->pd, l->mem, l->mem_len, IBV_ACCESS_LOCAL_WRITE);
-	return l->mr ? 0 : -errno;
+	m->addr = p;
+	m->rx = m->addr + head;
+	m->len = len;
+	m->mr = ibv_reg_mr(l->rail->pd, p, len, IBV_ACCESS_LOCAL_WRITE);
+	return m->mr ? 0 : -errno;
+}
+
+static int queue_pair(struct verbs_lane *l)
+{
+	struct rail *r = l->rail;
+	struct ibv_qp_init_attr qi = {.qp_context = l, .send_cq = r->cq, .recv_cq = r->cq,
+		.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.cap = {.max_send_wr = VERBS_SENDS, .max_recv_wr = l->rx_cap, .max_send_sge = 1,
+			.max_recv_sge = 1}};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+
+	l->qp = ibv_create_qp(r->pd, &qi);
+	if (!l->qp)
+		return -errno;
+	l->qpn = l->qp->qp_num;
+	HASH_ADD(hh, l->v->by_qpn[l->r], qpn, sizeof(l->qpn), l);
+	return -ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		IBV_QP_ACCESS_FLAGS);
 }
 
 int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
@@ -71,17 +104,16 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 {
 	struct rail *r = &v->rail[rail];
 	struct verbs_lane *l;
-	struct ibv_device_attr dev;
 	struct ibv_port_attr port;
 	union ibv_gid gid;
-	uint32_t type;
+	uint32_t type, most;
 	struct blob b = {0};
 	int err;
 
 	if (!r->ctx || !r->ok)
 		return -ENETDOWN;
-	if (ibv_query_device(r->ctx, &dev) || ibv_query_port(r->ctx, (uint8_t)r->port, &port) ||
-		verbs_gid_choose(r, &gid, &type) < 0)
+	if (ibv_query_port(r->ctx, (uint8_t)r->port, &port) ||
+		verbs_gid_choose(r, &port, &gid, &type) < 0)
 		return -ENODEV;
 	l = calloc(1, sizeof(*l));
 	if (!l)
@@ -90,35 +122,26 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	l->rail = r;
 	l->r = rail;
 	l->owner = owner;
-	err = memory(l);
-	if (!err) {
-		struct ibv_qp_init_attr qi = {.qp_context = l, .send_cq = r->cq, .recv_cq = r->cq,
-			.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-			.cap = {.max_send_wr = VERBS_SENDS, .max_recv_wr = l->rx_cap, .max_send_sge = 1,
-				.max_recv_sge = 1}};
-
-		l->qp = ibv_create_qp(r->pd, &qi);
-		err = l->qp ? 0 : -errno;
-	}
-	if (!err) {
-		l->qpn = l->qp->qp_num;
-		HASH_ADD(hh, v->by_qpn[rail], qpn, sizeof(l->qpn), l);
-	}
-	if (!err) {
-		struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port,
-			.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-
-		err = -ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			IBV_QP_ACCESS_FLAGS);
-	}
+	l->gid = gid;
+	l->lid = port.lid;
 	l->next = v->lanes;
 	v->lanes = l;
+	most = v->cfg.frame_depth > CORE_SLOTS ? v->cfg.frame_depth : CORE_SLOTS;
+	l->rx_cap = most + VERBS_CONTROL + 1;
+	l->rx_first = min32(depth, most) + VERBS_CONTROL + 1;
+	err = verbs_rail_cq(r, VERBS_SENDS + l->rx_cap);
+	if (err)
+		goto close_lane;
+	l->cq_room = VERBS_SENDS + l->rx_cap;
+	err = memory(l, &l->mem[0], (size_t)VERBS_SENDS * VERBS_SMALL, l->rx_first);
+	if (err)
+		goto close_lane;
+	l->small = l->mem[0].addr;
+	err = queue_pair(l);
 	if (!err)
 		err = verbs_lane_depth(l, depth);
-	if (err) {
-		verbs_lane_close(l);
-		return err;
-	}
+	if (err)
+		goto close_lane;
 	if (getrandom(&l->psn, sizeof(l->psn), 0) < 0)
 		l->psn = (uint32_t)(uintptr_t)l;
 	l->psn &= 0xffffff;
@@ -130,18 +153,21 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	if (v->cfg.path_mtu && mtu_enum(v->cfg.path_mtu) < port.active_mtu)
 		b.mtu = (uint8_t)mtu_enum(v->cfg.path_mtu);
 	b.link_layer = port.link_layer;
-	b.rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_rd_atom, 32);
+	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	memset(out, 0, CORE_BLOB);
 	memcpy(out, &b, sizeof(b));
 	*lane = l;
 	return 0;
+
+close_lane:
+	verbs_lane_close(l);
+	return err;
 }
 
 int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 {
 	const struct config *cfg = &l->v->cfg;
 	struct rail *r = l->rail;
-	struct ibv_device_attr dev;
 	struct ibv_port_attr port;
 	struct ibv_qp_attr a;
 	union ibv_gid gid;
@@ -150,15 +176,16 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	int err;
 
 	memcpy(&b, in, sizeof(b));
-	if (!l->qp || !r->ctx || ibv_query_device(r->ctx, &dev) ||
-		ibv_query_port(r->ctx, (uint8_t)r->port, &port))
+	if (!l->qp || !r->ctx || ibv_query_port(r->ctx, (uint8_t)r->port, &port))
 		return -ENODEV;
 	if (b.link_layer != port.link_layer || b.mtu < IBV_MTU_256 || b.mtu > IBV_MTU_4096)
 		return -EPROTO;
 	/* GIDs move when addresses do: the index is read again before every RTR. */
-	err = verbs_gid_choose(r, &gid, &type);
+	err = verbs_gid_choose(r, &port, &gid, &type);
 	if (err < 0)
 		return err;
+	if (memcmp(&gid, &l->gid, sizeof(gid)))
+		return -EADDRNOTAVAIL; /* the peer was told another one */
 	index = (uint32_t)err;
 	memset(&a, 0, sizeof(a));
 	a.qp_state = IBV_QPS_RTR;
@@ -166,8 +193,8 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	if (cfg->path_mtu && mtu_enum(cfg->path_mtu) < a.path_mtu)
 		a.path_mtu = mtu_enum(cfg->path_mtu);
 	a.dest_qp_num = b.qpn;
-	a.rq_psn = b.psn;
-	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_rd_atom, 32);
+	a.rq_psn = l->peer_psn = b.psn & 0xffffff;
+	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	a.min_rnr_timer = (uint8_t)cfg->rc_min_rnr_timer;
 	a.ah_attr.port_num = (uint8_t)r->port;
 	a.ah_attr.dlid = b.lid;
@@ -187,7 +214,8 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	a.retry_cnt = (uint8_t)cfg->rc_retry_cnt;
 	a.rnr_retry = 7;
 	a.sq_psn = l->psn;
-	a.max_rd_atomic = (uint8_t)min32((uint32_t)dev.max_qp_init_rd_atom, b.rd_atomic ? b.rd_atomic : 1);
+	a.max_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_init_rd_atom,
+		b.rd_atomic ? b.rd_atomic : 1);
 	/* One less than the peer answers at once: one more would hold up every send behind it. */
 	l->reads_max = a.max_rd_atomic > 1 ? a.max_rd_atomic - 1u : 1;
 	if (cfg->max_outstanding_reads)
@@ -208,6 +236,14 @@ int verbs_lane_depth(struct verbs_lane *l, uint32_t depth)
 		want = l->rx_cap;
 	if (!l->qp || l->fencing)
 		return 0;
+	if (want > l->rx_first && !l->mem[1].mr) {
+		int err = memory(l, &l->mem[1], 0, l->rx_cap - l->rx_first);
+
+		if (err) {
+			lane_mem_free(&l->mem[1]);
+			return err;
+		}
+	}
 	while (l->rx_slots < want) {
 		int err = post_recv(l, l->rx_slots);
 
@@ -277,10 +313,12 @@ int verbs_lane_send_copy(struct verbs_lane *l, const void *frame, uint32_t len, 
 
 	if (len > VERBS_SMALL)
 		return -EINVAL;
-	if (!l->mr || posted_n(l) >= VERBS_SENDS)
+	if (!l->qp)
+		return -EIO;
+	if (posted_n(l) >= VERBS_SENDS)
 		return -EAGAIN;
 	memcpy(slot, frame, len);
-	sge.lkey = l->mr->lkey;
+	sge.lkey = l->mem[0].mr->lkey;
 	return post(l, &wr, cookie);
 }
 
@@ -312,38 +350,64 @@ static enum verbs_done classify(enum ibv_wc_status s)
 	}
 }
 
+/* The queue pair is of no use any more; the owner fences it. */
+void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail)
+{
+	if (l->fencing || l->error_told || l->closed)
+		return;
+	l->error_told = true;
+	l->v->ops.error(l->owner, l, why, detail);
+}
+
+/* An address that the peer still sends to is not ours any more: better known now than by time-outs. */
+void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port)
+{
+	struct rail *r = l->rail;
+
+	if (!l->connected)
+		return;
+	if (port->link_layer == IBV_LINK_LAYER_INFINIBAND && port->lid != l->lid) {
+		verbs_lane_broke(l, CORE_R_PORT, "the port's LID changed");
+		return;
+	}
+	for (int i = 0; i < r->gids_n; i++)
+		if (r->gids[i].port_num == r->port && !memcmp(&r->gids[i].gid, &l->gid, sizeof(l->gid)))
+			return;
+	verbs_lane_broke(l, CORE_R_PORT, "the port's address changed");
+}
+
+static void received(struct verbs_lane *l, const struct ibv_wc *wc)
+{
+	uint32_t slot = (uint32_t)(wc->wr_id & ~WR_RECV);
+
+	l->rx_posted--;
+	if (wc->status != IBV_WC_SUCCESS) {
+		/* It went to ERR without us: a bad request of the peer, or of the device. */
+		verbs_lane_broke(l, wc->status == IBV_WC_WR_FLUSH_ERR ? CORE_R_COMPLETION : CORE_R_PROTOCOL,
+			ibv_wc_status_str(wc->status));
+		return;
+	}
+	l->v->ops.recv(l->owner, l, rx_slot(l, slot), wc->byte_len);
+	if (l->qp && !l->fencing && post_recv(l, slot))
+		verbs_lane_broke(l, CORE_R_COMPLETION, "a receive could not be posted again");
+}
+
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
 {
-	const struct verbs_ops *o = &l->v->ops;
-
 	if (wc->wr_id & WR_RECV) {
-		uint32_t slot = (uint32_t)(wc->wr_id & ~WR_RECV);
+		received(l, wc);
+		return;
+	}
+	/* Requests complete in order; anything between head and this one completed too. */
+	while (l->sq_head != l->sq_tail) {
+		struct posted p = l->sq[l->sq_head % VERBS_SENDS];
+		bool this_one = l->sq_head == (uint32_t)wc->wr_id;
 
-		l->rx_posted--;
-		if (wc->status == IBV_WC_SUCCESS) {
-			o->recv(l->owner, l, l->rx + (size_t)slot * WIRE_FRAME_MAX, wc->byte_len);
-			if (!l->fencing && l->qp && post_recv(l, slot) && !l->error_told) {
-				l->error_told = true;
-				o->error(l->owner, l, CORE_R_COMPLETION, "a receive could not be posted again");
-			}
-		} else if (!l->fencing && !l->error_told) {
-			/* The queue pair went to ERR without us: a bad request of the peer, or its device. */
-			l->error_told = true;
-			o->error(l->owner, l, wc->status == IBV_WC_WR_FLUSH_ERR ? CORE_R_COMPLETION :
-				CORE_R_PROTOCOL, ibv_wc_status_str(wc->status));
-		}
-	} else {
-		/* Requests complete in order; anything between head and this one completed too. */
-		while (l->sq_head != l->sq_tail) {
-			struct posted p = l->sq[l->sq_head % VERBS_SENDS];
-			bool this_one = l->sq_head == (uint32_t)wc->wr_id;
-
-			l->sq_head++;
-			o->done(l->owner, l, p.cookie, this_one ? classify(wc->status) : VERBS_OK,
-				ibv_wc_status_str(wc->status));
-			if (this_one)
-				break;
-		}
+		l->sq_head++;
+		l->v->ops.done(l->owner, l, p.cookie, this_one ? classify(wc->status) : VERBS_OK,
+			ibv_wc_status_str(wc->status));
+		if (this_one)
+			break;
 	}
 }
 
@@ -353,14 +417,20 @@ void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
  * nothing executes any more. A marker posted at opening would not do on RC: receives are consumed in
  * order, so a frame would take it; the last of all posted receives is the marker.
  */
+bool verbs_lane_settled(const struct verbs_lane *l)
+{
+	return l->fencing && !l->fenced && (!l->qp || (!posted_n(l) && !l->rx_posted));
+}
+
 bool verbs_lane_settle(struct verbs_lane *l)
 {
-	if (!l->fencing || l->fenced || (l->qp && (posted_n(l) || l->rx_posted)))
+	if (!verbs_lane_settled(l))
 		return false;
 	while (l->sq_head != l->sq_tail)
 		l->v->ops.done(l->owner, l, l->sq[l->sq_head++ % VERBS_SENDS].cookie, VERBS_FLUSHED,
-			"device gone");
+			"the queue pair is gone");
 	l->fenced = true;
+	l->v->fencing--;
 	l->v->ops.fenced(l->owner, l);
 	return true;
 }
@@ -369,25 +439,34 @@ void verbs_lane_fence(struct verbs_lane *l)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
 
-	if (l->fencing)
+	if (l->fencing || l->closed)
 		return;
 	l->fencing = true;
+	l->v->fencing++;
 	/* A QP that was never connected flushes nothing on some providers; destroying it is its fence. */
 	if (l->qp && (!l->connected || ibv_modify_qp(l->qp, &a, IBV_QP_STATE)))
 		verbs_lane_orphan(l);
 }
 
+/*
+ * The kernel's destroy returns when the engine has let go of the queue pair, so this is a fence as
+ * well, for where no flush will come. Requests that were posted end when the lane is settled.
+ */
 void verbs_lane_orphan(struct verbs_lane *l)
 {
-	if (l->qp) {
-		HASH_DELETE(hh, l->v->by_qpn[l->r], l);
-		ibv_destroy_qp(l->qp);
-	}
+	if (!l->qp)
+		return;
+	HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+	ibv_destroy_qp(l->qp);
 	l->qp = NULL;
-	if (l->mr)
-		ibv_dereg_mr(l->mr);
-	l->mr = NULL;
+	for (unsigned m = 0; m < 2; m++)
+		if (l->mem[m].mr) {
+			ibv_dereg_mr(l->mem[m].mr);
+			l->mem[m].mr = NULL;
+		}
 	l->rx_posted = 0;
+	l->rail->cq_used -= l->cq_room;
+	l->cq_room = 0;
 }
 
 void verbs_lane_close(struct verbs_lane *l)
@@ -398,8 +477,17 @@ void verbs_lane_close(struct verbs_lane *l)
 		p = &(*p)->next;
 	if (*p)
 		*p = l->next;
+	if (l->fencing && !l->fenced)
+		l->v->fencing--;
+	l->closed = true;
 	verbs_lane_orphan(l);
-	if (l->mem)
-		munmap(l->mem, l->mem_len);
+	l->next = l->v->closed;
+	l->v->closed = l;
+}
+
+void verbs_lane_free(struct verbs_lane *l)
+{
+	lane_mem_free(&l->mem[0]);
+	lane_mem_free(&l->mem[1]);
 	free(l);
 }

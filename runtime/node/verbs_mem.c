@@ -4,14 +4,10 @@
  *
  * MRs that a rank made are objects of our uverbs file, named by a handle; no struct ibv_mr exists for
  * them here, so they are destroyed by the ioctl itself (rdma/ib_user_ioctl_cmds.h, UVERBS_OBJECT_MR).
- * Handles are the lowest free numbers of the file, shared by objects of all kinds, and a request that
- * names an object of another kind is refused: that is what makes the sweep safe.
+ * What a dying rank left is what the kernel lists and we do not know.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,8 +15,9 @@
 #include <unistd.h>
 
 #include "node/verbs_impl.h"
+#include "shm/uverbs.h"
 
-#define SWEEP_BEYOND 64u
+#define SWEEP_MAX 16000u
 
 int verbs_buf_register(struct verbs_buf *b, unsigned r)
 {
@@ -83,68 +80,70 @@ unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle
 	for (unsigned r = 0; r < v->rails; r++) {
 		struct rail *rail = &v->rail[r];
 
-		fds[r] = rail->ctx ? fcntl(rail->ctx->cmd_fd, F_DUPFD_CLOEXEC, 3) : -1;
+		/* no word with the kernel about regions, no loan: we could not end them */
+		fds[r] = rail->ctx && rail->driver >= 0 ? fcntl(rail->ctx->cmd_fd, F_DUPFD_CLOEXEC, 3) : -1;
 		pd_handle[r] = rail->pd ? rail->pd->handle : 0;
 	}
 	return v->rails;
 }
 
-int verbs_mr_destroy_on(struct ibv_context *ctx, uint32_t handle)
+static int mr_destroy(struct rail *r, uint32_t handle)
 {
 	struct {
 		struct ib_uverbs_ioctl_hdr hdr;
 		struct ib_uverbs_attr attr;
 	} cmd = {
 		.hdr = {.length = sizeof(cmd), .object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_MR_DESTROY, .num_attrs = 1},
+			.method_id = UVERBS_METHOD_MR_DESTROY, .num_attrs = 1,
+			.driver_id = (uint32_t)r->driver},
 		.attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY,
 			.data_s64 = handle},
 	};
 
-	return ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? -errno : 0;
+	if (r->driver < 0)
+		return r->driver;
+	return ioctl(r->ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? -errno : 0;
 }
 
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)
 {
 	struct rail *r = &v->rail[rail];
 
-	return r->ctx ? verbs_mr_destroy_on(r->ctx, mr_handle) : 0;
+	return r->ctx ? mr_destroy(r, mr_handle) : 0;
+}
+
+static bool mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
+{
+	for (struct verbs_buf *b = v->bufs; b; b = b->next)
+		if (b->mr[rail] && b->mr[rail]->handle == handle)
+			return true;
+	for (struct verbs_lane *l = v->lanes; l; l = l->next)
+		for (unsigned m = 0; m < 2 && l->r == rail; m++)
+			if (l->mem[m].mr && l->mem[m].mr->handle == handle)
+				return true;
+	return false;
 }
 
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n)
 {
 	struct rail *r = &v->rail[rail];
-	uint32_t top = 0;
-	uint8_t *keep;
+	uint32_t *list;
+	long have;
 
-	if (!r->ctx)
+	if (!r->ctx || r->driver < 0)
 		return;
-	for (size_t i = 0; i < n; i++)
-		if (known[i] > top)
-			top = known[i];
-	for (struct verbs_buf *b = v->bufs; b; b = b->next)
-		if (b->mr[rail] && b->mr[rail]->handle > top)
-			top = b->mr[rail]->handle;
-	for (struct verbs_lane *l = v->lanes; l; l = l->next) {
-		if (l->r == rail && l->mr && l->mr->handle > top)
-			top = l->mr->handle;
-		if (l->r == rail && l->qp && l->qp->handle > top)
-			top = l->qp->handle;
+	list = calloc(SWEEP_MAX, sizeof(*list));
+	if (!list)
+		return;
+	/* The newest come first, so leftovers are among them also when there are more. */
+	have = shm_uverbs_mrs(r->ctx->cmd_fd, (uint32_t)r->driver, list, SWEEP_MAX);
+	for (long i = 0; i < have; i++) {
+		bool keep = mr_is_own(v, rail, list[i]);
+
+		for (size_t k = 0; k < n && !keep; k++)
+			keep = known[k] == list[i];
+		if (!keep)
+			mr_destroy(r, list[i]);
 	}
-	top += SWEEP_BEYOND;
-	keep = calloc(top + 1, 1);
-	if (!keep)
-		return;
-	for (size_t i = 0; i < n; i++)
-		keep[known[i]] = 1;
-	for (struct verbs_buf *b = v->bufs; b; b = b->next)
-		if (b->mr[rail])
-			keep[b->mr[rail]->handle] = 1;
-	for (struct verbs_lane *l = v->lanes; l; l = l->next)
-		if (l->r == rail && l->mr)
-			keep[l->mr->handle] = 1;
-	for (uint32_t h = 0; h <= top; h++)
-		if (!keep[h])
-			verbs_mr_destroy_on(r->ctx, h);
-	free(keep);
+	free(list);
 }
