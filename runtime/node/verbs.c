@@ -19,7 +19,7 @@ static void nonblock(int fd)
 
 /* --- GIDs ------------------------------------------------------------------------------------- */
 
-static bool v4_mapped(const union ibv_gid *g)
+bool verbs_gid_v4(const union ibv_gid *g)
 {
 	static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -47,7 +47,7 @@ int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv
 		} else if (port->link_layer == IBV_LINK_LAYER_INFINIBAND) {
 			rank = e->gid_type == IBV_GID_TYPE_IB ? (e->gid_index == 0) : -1;
 		} else {
-			rank = v4_mapped(&e->gid) ? 4 : e->gid.raw[0] == 0xfe ? 1 : 3;
+			rank = verbs_gid_v4(&e->gid) ? 4 : e->gid.raw[0] == 0xfe ? 1 : 3;
 			if (e->gid_type != IBV_GID_TYPE_ROCE_V2)
 				rank = r->gid_type == CONFIG_GID_ROCE1 ? rank + 4 : -1;
 		}

@@ -36,6 +36,7 @@ struct rail {
 	int gids_n; /* valid when the table was read last */
 	int driver; /* of the kernel, for the ioctl; -errno: unknown */
 	uint32_t epoch;
+	uint64_t mute_until; /* ms: a peer did not answer lately, do not wait for another */
 	bool ok;
 	uint32_t cq_used;   /* entries that the lanes may fill */
 	unsigned cq_events; /* not yet acknowledged */
@@ -105,6 +106,9 @@ struct verbs {
 int verbs_rail_open(struct rail *r);
 int verbs_rail_cq(struct rail *r, uint32_t more); /* makes room for entries of one more lane */
 void verbs_rail_gone(struct rail *r, const char *detail);
+/* 0: the peer's address is resolved, or nobody can tell. -EHOSTUNREACH: it does not answer (yet). */
+int verbs_path_ready(struct rail *r, unsigned ifindex, const union ibv_gid *peer);
+bool verbs_gid_v4(const union ibv_gid *g);
 /* Reads the GID table into r->gids; the index of the one to use, or -errno. */
 int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv_gid *gid,
 	uint32_t *type);

@@ -164,6 +164,14 @@ close_lane:
 	return err;
 }
 
+static unsigned gid_ifindex(const struct rail *r, uint32_t index)
+{
+	for (int i = 0; i < r->gids_n; i++)
+		if (r->gids[i].port_num == r->port && r->gids[i].gid_index == index)
+			return r->gids[i].ndev_ifindex;
+	return 0;
+}
+
 int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 {
 	const struct config *cfg = &l->v->cfg;
@@ -187,6 +195,14 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	if (memcmp(&gid, &l->gid, sizeof(gid)))
 		return -EADDRNOTAVAIL; /* the peer was told another one */
 	index = (uint32_t)err;
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		union ibv_gid peer;
+
+		memcpy(&peer, b.gid, sizeof(peer));
+		err = verbs_path_ready(r, gid_ifindex(r, index), &peer);
+		if (err)
+			return err;
+	}
 	memset(&a, 0, sizeof(a));
 	a.qp_state = IBV_QPS_RTR;
 	a.path_mtu = (enum ibv_mtu)min32(b.mtu, port.active_mtu);
