@@ -4,15 +4,16 @@
  *
  * A rail is one port of one device, with a context, a protection domain and a completion queue of
  * its own. A lane is one RC QP on a rail. One thread, the daemon's loop, calls everything; nothing
- * blocks. What happened is told by callbacks from verbs_poll() and verbs_async() only, so a caller
- * is never surprised inside another call.
+ * blocks. What happened is told by callbacks from verbs_poll(), verbs_async() and verbs_tick() only,
+ * so a caller is never surprised inside another call. A callback may close its lane. What
+ * verbs_rail_ok() says after verbs_open() is not told again.
  *
- * Fencing (design section 7): verbs_lane_fence() moves the QP to ERR. The lane is fenced when the
- * marker receive, posted on the QP's own receive queue when the lane opened, and every posted
- * request have come back flushed: the engine that executes packets flushes in order, so nothing
- * executes after that. Each posted request is reported by ->done() before ->fenced(). When the
- * device is gone (no flush will ever come) the QP is destroyed first and the requests are reported
- * flushed then.
+ * Fencing (design section 7): verbs_lane_fence() moves the QP to ERR. The lane is fenced when every
+ * posted receive, the last of which is the marker, and every posted request have come back flushed:
+ * the engine that executes packets flushes in order, so nothing executes after that. Each posted
+ * request is reported by ->done() before ->fenced(). When the device is gone, or no flush comes for
+ * three seconds, the QP is destroyed, which is a fence too, and the requests are reported flushed
+ * then.
  */
 #ifndef RCS_NODE_VERBS_H
 #define RCS_NODE_VERBS_H
@@ -80,6 +81,7 @@ void verbs_buf_free(struct verbs_buf *b);
 /* Lanes. depth: receives of WIRE_FRAME_MAX bytes, besides the marker and 16 for control frames. */
 int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	struct verbs_lane **lane, uint8_t blob[CORE_BLOB]);
+/* -EHOSTUNREACH: the peer's address does not answer (yet); the lane is of no use, try again later. */
 int verbs_lane_connect(struct verbs_lane *lane, const uint8_t blob[CORE_BLOB]);
 int verbs_lane_depth(struct verbs_lane *lane, uint32_t depth);
 unsigned verbs_lane_rail(const struct verbs_lane *lane);

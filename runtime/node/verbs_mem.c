@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -89,20 +88,12 @@ unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle
 
 static int mr_destroy(struct rail *r, uint32_t handle)
 {
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attr;
-	} cmd = {
-		.hdr = {.length = sizeof(cmd), .object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_MR_DESTROY, .num_attrs = 1,
-			.driver_id = (uint32_t)r->driver},
-		.attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY,
-			.data_s64 = handle},
-	};
+	struct ib_uverbs_attr attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .data_s64 = handle};
 
 	if (r->driver < 0)
 		return r->driver;
-	return ioctl(r->ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? -errno : 0;
+	return shm_uverbs_command(r->ctx->cmd_fd, (uint32_t)r->driver, UVERBS_OBJECT_MR,
+		UVERBS_METHOD_MR_DESTROY, &attr, 1);
 }
 
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 
 #include "config/config.h"
@@ -573,29 +574,24 @@ static int child_reg(int fd, uint32_t pd, void *addr, struct child_reply *out)
 		.access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
 	struct ib_uverbs_reg_mr_resp resp = {0};
 	int driver = shm_uverbs_driver(fd);
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attr[3];
-	} c = {
-		.hdr = {.length = sizeof(c), .object_id = UVERBS_OBJECT_DEVICE,
-			.method_id = UVERBS_METHOD_INVOKE_WRITE, .num_attrs = 3, .driver_id = (uint32_t)driver},
-		.attr = {{.attr_id = UVERBS_ATTR_WRITE_CMD, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY,
-				 .data = IB_USER_VERBS_CMD_REG_MR},
-			{.attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof(cmd), .flags = UVERBS_ATTR_F_MANDATORY,
-				.data = (uint64_t)(uintptr_t)&cmd},
-			{.attr_id = UVERBS_ATTR_CORE_OUT, .len = sizeof(resp), .flags = UVERBS_ATTR_F_MANDATORY,
-				.data = (uint64_t)(uintptr_t)&resp}},
+	struct ib_uverbs_attr attr[] = {
+		{.attr_id = UVERBS_ATTR_WRITE_CMD, .len = 8, .data = IB_USER_VERBS_CMD_REG_MR},
+		{.attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof(cmd), .data = (uint64_t)(uintptr_t)&cmd},
+		{.attr_id = UVERBS_ATTR_CORE_OUT, .len = sizeof(resp), .data = (uint64_t)(uintptr_t)&resp},
 	};
+	int err;
 
 	if (driver < 0)
 		return driver;
-	/* a command that names another driver is refused: what a zero there would do */
-	c.hdr.driver_id = (uint32_t)driver + 1;
-	if (!ioctl(fd, RDMA_VERBS_IOCTL, &c) || errno != EINVAL)
+	/* a command that names no driver is refused */
+	err = shm_uverbs_command(fd, RDMA_DRIVER_UNKNOWN, UVERBS_OBJECT_DEVICE,
+		UVERBS_METHOD_INVOKE_WRITE, attr, 3);
+	if (err != -EINVAL)
 		return -EPROTO;
-	c.hdr.driver_id = (uint32_t)driver;
-	if (ioctl(fd, RDMA_VERBS_IOCTL, &c))
-		return -errno;
+	err = shm_uverbs_command(fd, (uint32_t)driver, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE,
+		attr, 3);
+	if (err)
+		return err;
 	*out = (struct child_reply){.handle = resp.mr_handle, .lkey = resp.lkey, .rkey = resp.rkey,
 		.addr = (uint64_t)(uintptr_t)addr};
 	return 0;
