@@ -9,17 +9,15 @@
  * pairs alive after its death.
  */
 #include <errno.h>
-#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "client/lib.h"
+#include "shm/uverbs.h"
 
 #define LOAN_TRIES 50
 #define LOAN_US	   200
@@ -29,28 +27,18 @@ static int reg_mr_ioctl(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32
 {
 	struct ib_uverbs_reg_mr cmd = {.start = addr, .length = len, .hca_va = addr, .pd_handle = pd,
 		.access_flags = access};
-	_Alignas(8) uint8_t buf[sizeof(struct ib_uverbs_ioctl_hdr) + 3 * sizeof(struct ib_uverbs_attr)];
-	struct ib_uverbs_ioctl_hdr *h = (void *)buf;
+	struct ib_uverbs_attr attr[] = {
+		{.attr_id = UVERBS_ATTR_WRITE_CMD, .len = sizeof(uint64_t), .data = IB_USER_VERBS_CMD_REG_MR},
+		{.attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof(cmd), .data = (uint64_t)(uintptr_t)&cmd},
+		{.attr_id = UVERBS_ATTR_CORE_OUT, .len = sizeof(*resp), .data = (uint64_t)(uintptr_t)resp},
+	};
+	int driver = shm_uverbs_driver(fd);
 
-	memset(buf, 0, sizeof(buf));
+	if (driver < 0)
+		return driver;
 	memset(resp, 0, sizeof(*resp));
-	h->length = sizeof(buf);
-	h->object_id = UVERBS_OBJECT_DEVICE;
-	h->method_id = UVERBS_METHOD_INVOKE_WRITE;
-	h->num_attrs = 3;
-	h->attrs[0].attr_id = UVERBS_ATTR_WRITE_CMD;
-	h->attrs[0].len = sizeof(uint64_t);
-	h->attrs[0].flags = UVERBS_ATTR_F_MANDATORY;
-	h->attrs[0].data = IB_USER_VERBS_CMD_REG_MR;
-	h->attrs[1].attr_id = UVERBS_ATTR_CORE_IN;
-	h->attrs[1].len = sizeof(cmd);
-	h->attrs[1].flags = UVERBS_ATTR_F_MANDATORY;
-	h->attrs[1].data = (uint64_t)(uintptr_t)&cmd;
-	h->attrs[2].attr_id = UVERBS_ATTR_CORE_OUT;
-	h->attrs[2].len = sizeof(*resp);
-	h->attrs[2].flags = UVERBS_ATTR_F_MANDATORY;
-	h->attrs[2].data = (uint64_t)(uintptr_t)resp;
-	return ioctl(fd, RDMA_VERBS_IOCTL, h) ? -errno : 0;
+	return shm_uverbs_command(fd, (uint32_t)driver, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE,
+		attr, 3);
 }
 
 int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
