@@ -233,6 +233,7 @@ void get_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 	switch (how) {
 	case VERBS_OK:
 		g->done += s.len;
+		l->n->read_bytes += s.len;
 		break;
 	case VERBS_REQUEST:
 		/* This one was refused, for its owner alone; a push finds out what is left of it. */

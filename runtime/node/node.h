@@ -176,6 +176,7 @@ struct node {
 	struct chan *lent_to;	/* uverbs fds are out on loan */
 	struct wire_key lent_key;
 	struct evlog log;
+	uint64_t read_bytes; /* that RDMA READs brought */
 	uint64_t event_seq;
 	uint32_t rail_told; /* bit r: RAIL_FAILED was raised for it and RAIL_BACK not yet */
 	uint64_t failovers, replayed, blackout_max;

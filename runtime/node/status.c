@@ -79,6 +79,7 @@ char *status_json(struct node *n)
 		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "gets",
 		(int)gets, "log", n->log.started ? n->log.path : "");
 	if (top) {
+		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
 		json_object_set(top, "rails", rails);
 		json_object_set(top, "nodes", nodes);
 		json_object_set(top, "endpoints", eps);

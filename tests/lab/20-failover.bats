@@ -39,6 +39,21 @@ logged() { log "$1" | grep -q "$2"; }
 	finish
 }
 
+# Pushing is a silent way out that hides a registration that never works.
+@test "large messages are fetched by RDMA READ, not pushed" {
+	lab run ctl -- rm -f /tmp/job
+	in_background ctl /tmp/job srun --rcshare=on --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=1 \
+		/opt/rcshare/apps/rcs_pingpong --min 1048576 --max 1048576 --iters 100
+	read_some() {
+		local id
+		id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
+		[ -n "$id" ] && [ "$(lab run n1 -- rcshare status "$id" --json | jq .read_bytes)" -gt 1048576 ]
+	}
+	eventually 60 read_some
+	eventually 120 lab run ctl -- grep -q 'bytes=1048576' /tmp/job
+	eventually 30 none_left
+}
+
 @test "a cut cable moves traffic to the other rail, and back when it returns" {
 	start 20
 	lab cut n0 0
