@@ -79,6 +79,7 @@ setup_file() {
 
 @test "a task of an ordinary user may lock memory and open verbs" {
 	run job -N3 sh -c 'ulimit -l; id -un; ibv_devinfo -l | grep -c rxe'
+	echo "$output"
 	[ "$status" -eq 0 ]
 	[ "$(sort <<<"$output" | uniq -c | tr -s ' ')" = " 3 2
  3 lab
