@@ -78,7 +78,7 @@ setup_file() {
 }
 
 @test "a task of an ordinary user may lock memory and open verbs" {
-	run job -N3 sh -c 'ulimit -l; id -un; ibv_devinfo -l | grep -c rxe'
+	run job -Q -N3 sh -c 'ulimit -l; id -un; ibv_devinfo -l | grep -c rxe'
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[ "$(sort <<<"$output" | uniq -c | tr -s ' ')" = " 3 2
@@ -192,7 +192,7 @@ setup_file() {
 	missed() { lab run ctl -- sinfo -h -n n2 -o %T | grep -q -e down -e '\*'; }
 	eventually 90 missed
 	lab start n2
-	run job -w n2 hostname
+	run job -Q -w n2 hostname
 	[ "$output" = n2 ]
 	port_is n2 0 ACTIVE
 	port_is n2 1 ACTIVE
