@@ -285,6 +285,9 @@ static int set_up(struct node *n, char *why)
 	int fd;
 
 	config_default(&n->cfg);
+	/* The plugin reads the same file where plugstack.conf names none. */
+	if (!n->o.config && access(CONFIG_PATH_DEFAULT, F_OK) == 0)
+		n->o.config = CONFIG_PATH_DEFAULT;
 	if (n->o.config && config_load(n->o.config, &n->cfg, &ce)) {
 		snprintf(why, SHM_SENTENCE, "%.190s", ce.text);
 		return -EINVAL;

@@ -89,3 +89,14 @@ logged() { log "$1" | grep -q "$2"; }
 	lab nic-rescan n1
 	eventually 10 port_is n1 0 ACTIVE
 }
+
+@test "a mistake in /etc/rcshare/rcshare.conf refuses a step that requires rcshare, and says where" {
+	lab run n0 -- sh -c 'echo "{\"rail\": 1}" >/etc/rcshare/rcshare.conf'
+	run job --rcshare=require -w n0 -N1 true
+	lab run n0 -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf'
+	echo "$output"
+	[ "$status" -ne 0 ]
+	[[ $output == *"/etc/rcshare/rcshare.conf:1: unknown key 'rail'"* ]]
+	run job --rcshare=require -w n0 -N1 true
+	[ "$status" -eq 0 ]
+}
