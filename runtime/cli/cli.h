@@ -29,6 +29,9 @@ int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)
 /* JOB[.RESTART]: 0 or -EINVAL. *restart is -1 when it was not given. */
 int cli_job_parse(const char *text, uint32_t *job, int64_t *restart);
 
+/* The one operand of a verb, after getopt: CLI_OK, or CLI_USAGE with the error or usage printed. */
+int cli_job_operand(int argc, char **argv, void (*usage)(FILE *), uint32_t *job, int64_t *restart);
+
 /* A table: columns as wide as their widest cell, the last one open. */
 struct cli_table;
 struct cli_table *cli_table_new(unsigned columns, const char *const *head); /* NULL: no memory */

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdlib.h>
 
 static int parse_u32(const char *text, char **end, uint32_t *out)
@@ -35,6 +36,18 @@ int cli_job_parse(const char *text, uint32_t *job, int64_t *restart)
 	*job = j;
 	*restart = r;
 	return 0;
+}
+
+int cli_job_operand(int argc, char **argv, void (*usage)(FILE *), uint32_t *job, int64_t *restart)
+{
+	if (optind + 1 != argc) {
+		usage(stderr);
+		return CLI_USAGE;
+	}
+	if (cli_job_parse(argv[optind], job, restart))
+		return cli_fail(CLI_USAGE, "'%s' is no job; give its number, or number.restart, like 17 or "
+			"17.1", argv[optind]);
+	return CLI_OK;
 }
 
 int cli_fail(int code, const char *fmt, ...)

@@ -215,13 +215,9 @@ int cli_log(int argc, char **argv)
 			return CLI_USAGE;
 		}
 	}
-	if (optind + 1 != argc) {
-		usage(stderr);
-		return CLI_USAGE;
-	}
-	if (cli_job_parse(argv[optind], &job, &restart))
-		return cli_fail(CLI_USAGE, "'%s' is no job; give its number, or number.restart, like 17 or "
-			"17.1", argv[optind]);
+	code = cli_job_operand(argc, argv, usage, &job, &restart);
+	if (code)
+		return code;
 	if (!dir) {
 		config_default(&cfg);
 		if (config_load(CONFIG_PATH_DEFAULT, &cfg, &err) == -EINVAL)

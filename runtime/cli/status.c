@@ -296,13 +296,9 @@ int cli_status(int argc, char **argv)
 			return CLI_USAGE;
 		}
 	}
-	if (optind + 1 != argc) {
-		usage(stderr);
-		return CLI_USAGE;
-	}
-	if (cli_job_parse(argv[optind], &job, &restart))
-		return cli_fail(CLI_USAGE, "'%s' is no job; give its number, or number.restart, like 17 or "
-			"17.1", argv[optind]);
+	code = cli_job_operand(argc, argv, usage, &job, &restart);
+	if (code)
+		return code;
 	here = find_restart(job, jobs, sizeof(jobs));
 	if (restart < 0)
 		restart = here;

@@ -358,8 +358,8 @@ void cl_large_cts(rcs_peer *from, const struct wire_rec *r);
 int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err);
 /* REG_MR by ioctl; unit tests put something else here. */
 struct ib_uverbs_reg_mr_resp;
-extern int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
-	struct ib_uverbs_reg_mr_resp *resp);
+extern int (*cl_reg_mr)(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
+	uint32_t access, struct ib_uverbs_reg_mr_resp *resp);
 void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg);
 /* The region's registration with ep's channel, made at first use. */
 int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err);

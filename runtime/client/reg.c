@@ -22,8 +22,8 @@
 #define LOAN_TRIES 50
 #define LOAN_US	   200
 
-static int reg_mr_ioctl(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
-	struct ib_uverbs_reg_mr_resp *resp)
+static int reg_mr_ioctl(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
+	uint32_t access, struct ib_uverbs_reg_mr_resp *resp)
 {
 	struct ib_uverbs_reg_mr cmd = {.start = addr, .length = len, .hca_va = addr, .pd_handle = pd,
 		.access_flags = access};
@@ -32,17 +32,13 @@ static int reg_mr_ioctl(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32
 		{.attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof(cmd), .data = (uint64_t)(uintptr_t)&cmd},
 		{.attr_id = UVERBS_ATTR_CORE_OUT, .len = sizeof(*resp), .data = (uint64_t)(uintptr_t)resp},
 	};
-	int driver = shm_uverbs_driver(fd);
 
-	if (driver < 0)
-		return driver;
 	memset(resp, 0, sizeof(*resp));
-	return shm_uverbs_command(fd, (uint32_t)driver, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE,
-		attr, 3);
+	return shm_uverbs_command(fd, driver, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, attr, 3);
 }
 
-int (*cl_reg_mr)(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
-	struct ib_uverbs_reg_mr_resp *resp) = reg_mr_ioctl;
+int (*cl_reg_mr)(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
+	uint32_t access, struct ib_uverbs_reg_mr_resp *resp) = reg_mr_ioctl;
 
 static int borrow(rcs_ep *ep, uint64_t addr, uint64_t len, struct shm_lent *lent, int *fds,
 	unsigned *n)
@@ -83,10 +79,10 @@ static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t le
 			out->err[i] = -ENODEV;
 			continue;
 		}
-		rc = cl_reg_mr(fds[next], lent->pd_handle[i], addr, len, full, &resp);
+		rc = cl_reg_mr(fds[next], lent->driver[i], lent->pd_handle[i], addr, len, full, &resp);
 		if (rc == -EFAULT || rc == -EACCES) {
 			/* constants and read-only files can be sent from, if not received into */
-			rc = cl_reg_mr(fds[next], lent->pd_handle[i], addr, len,
+			rc = cl_reg_mr(fds[next], lent->driver[i], lent->pd_handle[i], addr, len,
 				IB_UVERBS_ACCESS_REMOTE_READ, &resp);
 			if (!rc)
 				*readonly = true;
@@ -102,7 +98,7 @@ static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t le
 	}
 }
 
-static int memlock_error(rcs_ep *ep, uint64_t len, struct rcs_error *err)
+static int memlock_error(uint64_t len, struct rcs_error *err)
 {
 	struct rlimit lim = {0};
 	char limit[32] = "unlimited";
@@ -110,19 +106,18 @@ static int memlock_error(rcs_ep *ep, uint64_t len, struct rcs_error *err)
 	getrlimit(RLIMIT_MEMLOCK, &lim);
 	if (lim.rlim_cur != RLIM_INFINITY)
 		snprintf(limit, sizeof(limit), "%llu", (unsigned long long)lim.rlim_cur);
-	(void)ep;
 	return cl_fail(err, RCS_ERR_MEMLOCK, "cannot pin %llu bytes: RLIMIT_MEMLOCK is %s bytes here and "
 		"counts once for each rail; raise it (ulimit -l) and set "
 		"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", (unsigned long long)len, limit);
 }
 
-static int reg_outcome(rcs_ep *ep, uint64_t len, const struct shm_reg *r, struct rcs_error *err)
+static int reg_outcome(uint64_t len, const struct shm_reg *r, struct rcs_error *err)
 {
 	for (uint32_t i = 0; i < r->ndev; i++) {
 		if (r->ok & 1u << i)
 			return 0;
 		if (r->err[i] == -ENOMEM)
-			return memlock_error(ep, len, err);
+			return memlock_error(len, err);
 		if (r->err[i] == -EFAULT)
 			return cl_fail(err, RCS_ERR_FAULT, "the %llu bytes are not all mapped readable memory",
 				(unsigned long long)len);
@@ -163,12 +158,12 @@ int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct
 	reg->key = lent.key;
 	reg->rdma = out.ok != 0;
 	reg->readonly = readonly;
-	rc = reg_outcome(ep, len, &out, err);
+	rc = reg_outcome(len, &out, err);
 	if (rc == RCS_ERR_MEMLOCK && !err && !ep->ctx->memlock_warned) {
 		struct rcs_error e;
 
 		ep->ctx->memlock_warned = true;
-		memlock_error(ep, len, &e);
+		memlock_error(len, &e);
 		fprintf(stderr, "rcshare: rank %u: large messages are copied instead of fetched by RDMA: %s\n",
 			ep->ctx->rank, e.sentence);
 	}

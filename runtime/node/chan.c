@@ -226,7 +226,7 @@ static int route(struct node *n, const struct wire_rec *r, const void *payload)
 	return l ? link_append(l, r, payload) : -EAGAIN;
 }
 
-static void peer_named(struct node *n, struct chan *c, const struct wire_addr *a)
+static void peer_named(struct node *n, const struct wire_addr *a)
 {
 	struct link *l;
 	const char *why;
@@ -234,7 +234,6 @@ static void peer_named(struct node *n, struct chan *c, const struct wire_addr *a
 	if (wire_addr_check(a, &why) || a->job != n->o.job || a->restart != (uint16_t)n->o.restart ||
 		a->node >= n->o.nodes || a->node == n->o.self)
 		return; /* the library checks addresses and says what is wrong */
-	(void)c;
 	l = link_get(n, a->node);
 	if (l && !l->tcp.conn)
 		link_learn(l, a);
@@ -269,7 +268,7 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 		return 0;
 	case WIRE_REC_PEER:
 		memcpy(&addr, payload, sizeof(addr));
-		peer_named(n, c, &addr);
+		peer_named(n, &addr);
 		return 0;
 	default:
 		return -EPROTO;

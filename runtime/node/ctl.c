@@ -52,7 +52,8 @@ void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, uns
 	(void)!sendmsg(c->sock.fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void refuse(struct chan *c, uint32_t type, int err, const char *sentence)
+/* Any answer without fds or fields of its own; status 0: done. */
+static void reply(struct chan *c, uint32_t type, int err, const char *sentence)
 {
 	struct shm_msg m = {.type = type, .abi = SHM_ABI, .status = err};
 
@@ -67,18 +68,18 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 	int fds[SHM_FD_N], err;
 
 	if (c->kind != CHAN_NEW) {
-		refuse(c, SHM_MSG_ATTACH, -EALREADY, "this connection has an endpoint already");
+		reply(c, SHM_MSG_ATTACH, -EALREADY, "this connection has an endpoint already");
 		return;
 	}
 	if (a->job != n->o.job || a->restart != n->o.restart) {
 		snprintf(why, sizeof(why), "this runtime serves job %u.%u, not %u.%u; unset RCSHARE_SOCKET "
 			"that came from another job", n->o.job, n->o.restart, a->job, a->restart);
-		refuse(c, SHM_MSG_ATTACH, -ESTALE, why);
+		reply(c, SHM_MSG_ATTACH, -ESTALE, why);
 		return;
 	}
 	err = chan_make(n, c, a, why);
 	if (err) {
-		refuse(c, SHM_MSG_ATTACH, err, why);
+		reply(c, SHM_MSG_ATTACH, err, why);
 		return;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->table_fd);
@@ -87,7 +88,7 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 	fds[SHM_FD_DAEMON] = c->bell.fd;
 	fds[SHM_FD_RANK] = c->rank_bell;
 	if (fds[SHM_FD_TABLE] < 0) {
-		refuse(c, SHM_MSG_ATTACH, -errno, "the node's runtime is out of descriptors; raise nofile in "
+		reply(c, SHM_MSG_ATTACH, -errno, "the node's runtime is out of descriptors; raise nofile in "
 			"rcshare.conf");
 		c->bye = true;
 		chan_close(n, c, "");
@@ -107,10 +108,10 @@ static void lend(struct node *n, struct chan *c, const struct shm_lend *l)
 
 	err = region_new(n, c, l->addr, l->len, &out.key);
 	if (err) {
-		refuse(c, SHM_MSG_LEND, err, "the node's runtime is out of memory");
+		reply(c, SHM_MSG_LEND, err, "the node's runtime is out of memory");
 		return;
 	}
-	out.ndev = n->rails ? verbs_lend(n->vb, fds, out.pd_handle) : 0;
+	out.ndev = n->rails ? verbs_lend(n->vb, fds, out.pd_handle, out.driver) : 0;
 	/* A rail that is not there now is skipped; the fds of the others come in order. */
 	for (unsigned i = 0; i < out.ndev; i++) {
 		if (fds[i] >= 0)
@@ -118,10 +119,8 @@ static void lend(struct node *n, struct chan *c, const struct shm_lend *l)
 		else
 			out.pd_handle[i] = ~0u;
 	}
-	if (nfds) {
+	if (nfds)
 		n->lent_to = c;
-		n->lent_key = out.key;
-	}
 	ctl_answer(c, &out, sizeof(out), send_fds, nfds);
 	for (unsigned i = 0; i < nfds; i++)
 		close(send_fds[i]);
@@ -140,11 +139,11 @@ void ctl_loan_over(struct node *n)
 static void do_lend(struct node *n, struct chan *c, const struct shm_lend *l)
 {
 	if (!l->len || l->addr + l->len < l->addr) {
-		refuse(c, SHM_MSG_LEND, -EINVAL, "a region needs at least one byte and must not wrap");
+		reply(c, SHM_MSG_LEND, -EINVAL, "a region needs at least one byte and must not wrap");
 		return;
 	}
 	if (n->lent_to == c) {
-		refuse(c, SHM_MSG_LEND, -EALREADY, "the last loan was not ended");
+		reply(c, SHM_MSG_LEND, -EALREADY, "the last loan was not ended");
 		return;
 	}
 	if (n->lent_to) {
@@ -160,13 +159,13 @@ static void do_reg(struct node *n, struct chan *c, const struct shm_reg *r)
 	struct region *g = region_find(n, c, r->key);
 
 	if (!g) {
-		refuse(c, SHM_MSG_REG, -ENOENT, "no such region");
+		reply(c, SHM_MSG_REG, -ENOENT, "no such region");
 		return;
 	}
 	region_registered(n, g, r);
 	if (n->lent_to == c)
 		ctl_loan_over(n);
-	refuse(c, SHM_MSG_REG, 0, "");
+	reply(c, SHM_MSG_REG, 0, "");
 }
 
 static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
@@ -175,7 +174,7 @@ static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 
 	if (g)
 		region_drop(n, g);
-	refuse(c, SHM_MSG_DEREG, g ? 0 : -ENOENT, g ? "" : "no such region");
+	reply(c, SHM_MSG_DEREG, g ? 0 : -ENOENT, g ? "" : "no such region");
 }
 
 static void do_record(struct node *n, struct chan *c)
@@ -218,20 +217,20 @@ static void do_eager(struct node *n, struct chan *c, const struct shm_eager *e)
 	struct link *l;
 
 	if (bad) {
-		refuse(c, SHM_MSG_EAGER, -EINVAL, bad);
+		reply(c, SHM_MSG_EAGER, -EINVAL, bad);
 		return;
 	}
 	if (e->rec.node != n->o.self) {
 		l = link_get(n, e->rec.node);
 		if (!l) {
-			refuse(c, SHM_MSG_EAGER, -ENOMEM, "the node's runtime is out of memory");
+			reply(c, SHM_MSG_EAGER, -ENOMEM, "the node's runtime is out of memory");
 			return;
 		}
 		if (!l->tcp.conn)
 			link_learn(l, &e->rec.ctrl);
 	}
 	if (!e->last) {
-		refuse(c, SHM_MSG_EAGER, 0, "");
+		reply(c, SHM_MSG_EAGER, 0, "");
 		return;
 	}
 	c->eager_deadline = n->now + (uint64_t)e->timeout_ms * 1000000;
@@ -262,10 +261,10 @@ void ctl_eager_check(struct node *n)
 			continue;
 		if (lanes_open(n)) {
 			c->eager_deadline = 0;
-			refuse(c, SHM_MSG_EAGER, 0, "");
+			reply(c, SHM_MSG_EAGER, 0, "");
 		} else if (n->now >= c->eager_deadline) {
 			c->eager_deadline = 0;
-			refuse(c, SHM_MSG_EAGER, -ETIMEDOUT, "not all lanes came up in time; they are opened "
+			reply(c, SHM_MSG_EAGER, -ETIMEDOUT, "not all lanes came up in time; they are opened "
 				"when needed (see `rcshare status`)");
 		}
 	}
@@ -278,7 +277,7 @@ static void do_status(struct node *n, struct chan *c)
 	int fd = memfd_create("rcshare-status", MFD_CLOEXEC);
 
 	if (!text || fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		refuse(c, SHM_MSG_STATUS, -ENOMEM, "the node's runtime is out of memory");
+		reply(c, SHM_MSG_STATUS, -ENOMEM, "the node's runtime is out of memory");
 	else
 		ctl_answer(c, &m, sizeof(m), &fd, 1);
 	if (fd >= 0)
@@ -331,16 +330,16 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 	n->work = true;
 	if ((size_t)got < sizeof(u.m.type) + sizeof(u.m.abi) || u.m.abi != SHM_ABI) {
-		refuse(c, u.m.type, -EPROTO, "library or tool and the node's runtime are of different rcshare "
+		reply(c, u.m.type, -EPROTO, "library or tool and the node's runtime are of different rcshare "
 			"releases; a container must bring the release the site runs");
 		return;
 	}
 	if ((size_t)got < want_len(u.m.type)) {
-		refuse(c, u.m.type, -EBADMSG, "message is too short");
+		reply(c, u.m.type, -EBADMSG, "message is too short");
 		return;
 	}
 	if (c->kind != CHAN_RANK && u.m.type >= SHM_MSG_LEND && u.m.type <= SHM_MSG_EAGER) {
-		refuse(c, u.m.type, -ENOTCONN, "attach first");
+		reply(c, u.m.type, -ENOTCONN, "attach first");
 		return;
 	}
 	switch (u.m.type) {
@@ -365,7 +364,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	case SHM_MSG_MONITOR:
 		if (c->kind == CHAN_NEW)
 			c->kind = CHAN_MONITOR;
-		refuse(c, SHM_MSG_MONITOR, 0, "");
+		reply(c, SHM_MSG_MONITOR, 0, "");
 		break;
 	case SHM_MSG_RECORD:
 		do_record(n, c);
@@ -377,7 +376,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		c->bye = true;
 		break;
 	default:
-		refuse(c, u.m.type, -EOPNOTSUPP, "unknown request");
+		reply(c, u.m.type, -EOPNOTSUPP, "unknown request");
 		break;
 	}
 }
@@ -412,7 +411,6 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 		c->sock.fd = fd;
 		c->sock.ready = conn_ready;
 		c->bell.fd = c->rank_bell = c->memfd = -1;
-		c->uid = cred.uid;
 		if (node_watch(n, &c->sock, EPOLLIN)) {
 			close(fd);
 			free(c);

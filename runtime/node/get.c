@@ -14,7 +14,6 @@
 #include "node/node.h"
 #include "rcshare.h"
 
-#define COOKIE_READ (2ull << 62)
 #define WAIT_NS	    300000000ull /* for a lane that is just being opened */
 
 struct get {
@@ -179,7 +178,7 @@ static bool issue(struct link *l, struct get *g)
 	if (slot == NODE_NONE)
 		return false;
 	if (verbs_lane_read(l->rdma[lane], g->g.laddr + g->issued, g->local->lkey[lane],
-		    g->g.raddr + g->issued, g->rkey[lane], len, COOKIE_READ | slot)) {
+		    g->g.raddr + g->issued, g->rkey[lane], len, NODE_COOKIE_READ | slot)) {
 		slot_give(slot);
 		return false;
 	}
@@ -246,15 +245,6 @@ void get_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 	}
 	if (!g->inflight)
 		g->issued = g->done;
-	link_dirty(l);
-}
-
-void get_lane_lost(struct link *l, uint8_t lane)
-{
-	(void)lane;
-	for (struct get *g = l->gets; g; g = g->next)
-		if (!g->inflight)
-			g->issued = g->done;
 	link_dirty(l);
 }
 

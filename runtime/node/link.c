@@ -18,11 +18,6 @@
 #define BACKLOG_MAX  (4u << 20)
 #define BACKLOG_BUSY (64u << 10)
 
-#define COOKIE_KIND  (3ull << 62)
-#define COOKIE_DATA  (0ull << 62)
-#define COOKIE_OTHER (1ull << 62)
-#define COOKIE_READ  (2ull << 62)
-
 static void cfg_core(const struct node *n, uint32_t peer, struct core_cfg *c)
 {
 	const struct config *f = &n->cfg;
@@ -222,10 +217,31 @@ static void header(struct link *l, struct wire_frame *f, uint8_t type, uint8_t l
 	core_link_header(&l->core, &f->ack, &f->limit);
 }
 
-static void send_failed(struct link *l, uint8_t lane, int err)
+/* A sealed frame goes out on the lane: DATA frame seq from its slot, or with CORE_NEVER a small one. */
+static void send_on(struct link *l, uint8_t lane, const uint8_t *frame, uint64_t seq)
 {
-	if (err != -EAGAIN)
-		core_link_lane_error(&l->core, lane, l->core.lane[lane].gen,
+	uint32_t len = (uint32_t)sizeof(struct wire_frame) +
+		((const struct wire_frame *)(const void *)frame)->len;
+	bool slot = seq != CORE_NEVER;
+	struct verbs_lane *vl = lane == CORE_LANE_TCP ? NULL : l->rdma[lane];
+	uint32_t gen = l->core.lane[lane].gen;
+	int err;
+
+	if (lane == CORE_LANE_TCP) {
+		err = tcp_send(l, frame, len);
+		if (!err)
+			core_link_completed(&l->core, lane, gen, seq, l->n->now);
+	} else if (!vl) {
+		err = -EIO;
+	} else if (slot) {
+		err = verbs_lane_send(vl, l->vbuf, (size_t)(frame - l->slots), len,
+			NODE_COOKIE_DATA | seq);
+	} else {
+		err = verbs_lane_send_copy(vl, frame, len, NODE_COOKIE_OTHER);
+	}
+	/* A small frame that finds no room is said again; the machine believes that a DATA frame is out. */
+	if (err && (slot || err != -EAGAIN))
+		core_link_lane_error(&l->core, lane, gen,
 			lane == CORE_LANE_TCP ? CORE_R_SOCKET : CORE_R_COMPLETION, l->n->now);
 }
 
@@ -233,31 +249,16 @@ static void act_send(struct link *l, const struct core_act *a)
 {
 	uint8_t *frame = slot_of(l, a->seq);
 	struct wire_frame *f = (struct wire_frame *)(void *)frame;
-	uint32_t len;
-	int err;
 
 	header(l, f, WIRE_FRAME_DATA, a->lane, a->seq);
 	wire_frame_seal(f, frame + sizeof(*f));
-	len = (uint32_t)sizeof(*f) + f->len;
-	if (a->lane == CORE_LANE_TCP) {
-		err = tcp_send(l, frame, len);
-		if (!err)
-			core_link_completed(&l->core, a->lane, l->core.lane[a->lane].gen, a->seq, l->n->now);
-	} else {
-		err = l->rdma[a->lane] ? verbs_lane_send(l->rdma[a->lane], l->vbuf,
-						 (size_t)(frame - l->slots), len, COOKIE_DATA | a->seq) :
-					 -EIO;
-	}
-	if (err)
-		send_failed(l, a->lane, err == -EAGAIN ? -EIO : err);
+	send_on(l, a->lane, frame, a->seq);
 }
 
 static void act_small(struct link *l, const struct core_act *a, uint8_t type)
 {
 	uint8_t frame[sizeof(struct wire_frame) + sizeof(struct core_ctrl)];
 	struct wire_frame *f = (struct wire_frame *)(void *)frame;
-	uint32_t len;
-	int err;
 
 	memset(frame, 0, sizeof(frame));
 	if (type == WIRE_FRAME_CTRL) {
@@ -266,18 +267,7 @@ static void act_small(struct link *l, const struct core_act *a, uint8_t type)
 	}
 	header(l, f, type, a->lane, 0);
 	wire_frame_seal(f, frame + sizeof(*f));
-	len = (uint32_t)sizeof(*f) + f->len;
-	if (a->lane == CORE_LANE_TCP) {
-		err = tcp_send(l, frame, len);
-		if (!err)
-			core_link_completed(&l->core, a->lane, l->core.lane[a->lane].gen, CORE_NEVER,
-				l->n->now);
-	} else {
-		err = l->rdma[a->lane] ? verbs_lane_send_copy(l->rdma[a->lane], frame, len, COOKIE_OTHER) :
-					 -EIO;
-	}
-	if (err)
-		send_failed(l, a->lane, err);
+	send_on(l, a->lane, frame, CORE_NEVER);
 }
 
 static void act_open(struct link *l, const struct core_act *a)
@@ -595,17 +585,17 @@ static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum ve
 {
 	struct link *l = owner;
 	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
-	uint64_t kind = cookie & COOKIE_KIND;
+	uint64_t kind = cookie & NODE_COOKIE_KIND;
 
 	l->dirty = true;
 	l->n->work = true;
-	if (kind == COOKIE_READ)
-		get_done(l, cookie & ~COOKIE_KIND, how, detail);
+	if (kind == NODE_COOKIE_READ)
+		get_done(l, cookie & ~NODE_COOKIE_KIND, how, detail);
 	if (l->rdma[lane] != vl)
 		return;
 	if (how == VERBS_OK) {
 		core_link_completed(&l->core, lane, l->rdma_gen[lane],
-			kind == COOKIE_DATA ? cookie & ~COOKIE_KIND : CORE_NEVER, l->n->now);
+			kind == NODE_COOKIE_DATA ? cookie & ~NODE_COOKIE_KIND : CORE_NEVER, l->n->now);
 	} else if (how != VERBS_FLUSHED) {
 		node_log(l->n, CONFIG_LOG_INFO, "lane %u to node %u: %s", lane, l->peer, detail);
 		core_link_lane_error(&l->core, lane, l->rdma_gen[lane],
@@ -632,7 +622,6 @@ static void on_fenced(void *owner, struct verbs_lane *vl)
 
 	if (l->rdma[lane] != vl)
 		return;
-	get_lane_lost(l, lane);
 	core_link_fenced(&l->core, lane, l->rdma_gen[lane], l->n->now);
 	link_dirty(l);
 }

@@ -31,6 +31,12 @@
 #define NODE_CHANS_MAX 1024u
 #define NODE_NONE      0xffffffffu
 
+/* Cookies of requests on verbs lanes: what they are, and a number below. */
+#define NODE_COOKIE_KIND  (3ull << 62)
+#define NODE_COOKIE_DATA  (0ull << 62) /* a DATA frame; its session number */
+#define NODE_COOKIE_OTHER (1ull << 62) /* an unnumbered frame */
+#define NODE_COOKIE_READ  (2ull << 62) /* get.c */
+
 struct node;
 struct chan;
 struct link;
@@ -93,7 +99,6 @@ struct chan {
 	uint16_t slot;
 	uint32_t epoch;
 	uint32_t step, rank, pid;
-	uid_t uid;
 	int memfd, rank_bell;
 	size_t size;
 	struct shm_channel *shm;
@@ -133,7 +138,6 @@ struct link {
 	uint32_t rdma_gen[CORE_RAILS_MAX];
 	struct tcp_lane tcp;
 	struct sockaddr_storage addr; /* of the peer's daemon; ss_family 0: not known */
-	uint32_t incarnation;
 	bool dirty; /* core wants polling */
 	uint64_t deadline;
 	struct get *gets;
@@ -174,7 +178,6 @@ struct node {
 	uint32_t regions_n;
 	struct import *imports;
 	struct chan *lent_to;	/* uverbs fds are out on loan */
-	struct wire_key lent_key;
 	struct evlog log;
 	uint64_t read_bytes; /* that RDMA READs brought */
 	uint64_t event_seq;
@@ -252,7 +255,6 @@ void region_tick(struct node *n);
 void get_start(struct node *n, struct chan *c, const struct wire_rec *r, const struct wire_get *g);
 void get_pump(struct link *l);
 void get_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *detail);
-void get_lane_lost(struct link *l, uint8_t lane); /* fenced and drained */
 void get_chan_gone(struct node *n, struct chan *c);
 
 /* event.c */

@@ -115,6 +115,13 @@ static void conn_free(struct node *n, struct tcp_conn *c)
 	free(c);
 }
 
+/* There is no connection and none is being made. */
+static void no_conn(struct link *l, enum core_reason why, uint32_t gen)
+{
+	core_link_lane_error(&l->core, CORE_LANE_TCP, gen, why, l->n->now);
+	link_dirty(l);
+}
+
 /* The connection ended or never came to stand; tell whoever waits for it. */
 static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
 {
@@ -124,14 +131,12 @@ static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
 		node_log(n, CONFIG_LOG_INFO, "connection to node %u (%s) ended: %s", l->peer,
 			n->o.names[l->peer], why);
 		l->tcp.conn = NULL;
-		core_link_lane_error(&l->core, CORE_LANE_TCP, c->gen, CORE_R_SOCKET, n->now);
-		link_dirty(l);
+		no_conn(l, CORE_R_SOCKET, c->gen);
 	} else if (l && l->tcp.trying == c) {
 		node_log(n, CONFIG_LOG_INFO, "no connection to node %u (%s): %s", l->peer,
 			n->o.names[l->peer], why);
 		l->tcp.trying = NULL;
-		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
-		link_dirty(l);
+		no_conn(l, CORE_R_SETUP, l->tcp.gen);
 	} else if (c->server) {
 		char host[INET6_ADDRSTRLEN] = "?";
 
@@ -192,18 +197,25 @@ static void hello_fill(struct node *n, struct tcp_conn *c, uint16_t kind)
 		n->stop = true; /* cannot happen after boot; without it there is no proof */
 }
 
+/* Writes what waits; 0, or -errno when the connection is broken. */
+static int conn_flush(struct tcp_conn *c)
+{
+	ssize_t w = send(c->w.fd, c->out, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (w < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	memmove(c->out, c->out + w, c->out_len - (size_t)w);
+	c->out_len -= (size_t)w;
+	return 0;
+}
+
 static void conn_write(struct node *n, struct tcp_conn *c, const void *data, size_t len)
 {
 	memcpy(c->out + c->out_len, data, len);
 	c->out_len += len;
 	if (!c->want_out) {
-		ssize_t w = send(c->w.fd, c->out, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (w > 0) {
-			memmove(c->out, c->out + w, c->out_len - (size_t)w);
-			c->out_len -= (size_t)w;
-		}
 		/* An error shows again, and is handled, when epoll reports it. */
+		conn_flush(c);
 		if (c->out_len) {
 			c->want_out = true;
 			node_rewatch(n, &c->w, EPOLLIN | EPOLLOUT);
@@ -229,7 +241,6 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 	c->gen = gen;
 	l->tcp.conn = c;
 	l->tcp.gen = gen;
-	l->incarnation = c->theirs.incarnation;
 	core_link_want(&l->core, n->now);
 	core_link_lane_up(&l->core, CORE_LANE_TCP, gen, n->now);
 	link_dirty(l);
@@ -389,13 +400,10 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		return;
 	}
 	if (events & EPOLLOUT) {
-		ssize_t sent = send(c->w.fd, c->out, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int err = conn_flush(c);
 
-		if (sent > 0) {
-			memmove(c->out, c->out + sent, c->out_len - (size_t)sent);
-			c->out_len -= (size_t)sent;
-		} else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-			conn_fail(n, c, strerror(errno));
+		if (err) {
+			conn_fail(n, c, strerror(-err));
 			return;
 		}
 		if (!c->out_len) {
@@ -497,8 +505,7 @@ void tcp_connect(struct link *l)
 		return;
 	if (!l->addr.ss_family) {
 		/* The peer knows our address or we shall learn its; until then there is nothing to do. */
-		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
-		link_dirty(l);
+		no_conn(l, CORE_R_SETUP, l->tcp.gen);
 		return;
 	}
 	fd = socket(l->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -506,8 +513,7 @@ void tcp_connect(struct link *l)
 	if (!c) {
 		if (fd >= 0)
 			close(fd);
-		core_link_lane_error(&l->core, CORE_LANE_TCP, l->tcp.gen, CORE_R_SETUP, n->now);
-		link_dirty(l);
+		no_conn(l, CORE_R_SETUP, l->tcp.gen);
 		return;
 	}
 	c->l = l;

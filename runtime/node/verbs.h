@@ -115,7 +115,8 @@ void verbs_tick(struct verbs *v, uint64_t now_ns);
 
 /* Regions that ranks register themselves (design section 6). fds are duplicates, CLOEXEC, to be sent
  * and closed. Rail r's fd and PD handle at index r; -1 where the rail is not there. */
-unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX]);
+unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX],
+	uint32_t driver[WIRE_RAILS_MAX]);
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle);
 /* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. */
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n);

@@ -74,13 +74,15 @@ void verbs_buf_free(struct verbs_buf *b)
 	free(b);
 }
 
-unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX])
+unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX],
+	uint32_t driver[WIRE_RAILS_MAX])
 {
 	for (unsigned r = 0; r < v->rails; r++) {
 		struct rail *rail = &v->rail[r];
 
 		/* no word with the kernel about regions, no loan: we could not end them */
 		fds[r] = rail->ctx && rail->driver >= 0 ? fcntl(rail->ctx->cmd_fd, F_DUPFD_CLOEXEC, 3) : -1;
+		driver[r] = (uint32_t)rail->driver;
 		pd_handle[r] = rail->pd ? rail->pd->handle : 0;
 	}
 	return v->rails;

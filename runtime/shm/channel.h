@@ -34,7 +34,7 @@
 #include "shm/ring.h"
 #include "wire/record.h"
 
-#define SHM_ABI	   1u	       /* plugin, daemon and library must agree */
+#define SHM_ABI	   2u	       /* plugin, daemon and library must agree */
 #define SHM_MAGIC  0x52435348u /* "HSCR" */
 
 #define SHM_EVENTS_MAX 32u
@@ -148,6 +148,7 @@ struct shm_lent {
 	struct wire_key key; /* the region that is being made */
 	uint32_t ndev;	     /* rails; 0: no RDMA here, region is still valid */
 	uint32_t pd_handle[WIRE_RAILS_MAX]; /* by rail; ~0: not there now, no fd came for it */
+	uint32_t driver[WIRE_RAILS_MAX];    /* of the kernel, for the ioctl (shm/uverbs.h) */
 	uint32_t pad;
 };
 struct shm_reg {

@@ -633,7 +633,7 @@ struct child {
 static void child_start(struct child *c, bool pattern)
 {
 	int sp[2], fds[WIRE_RAILS_MAX];
-	uint32_t pd[WIRE_RAILS_MAX];
+	uint32_t pd[WIRE_RAILS_MAX], driver[WIRE_RAILS_MAX];
 	char ctl[CMSG_SPACE(sizeof(int))] = {0}, fd_arg[16];
 	struct iovec iov = {.iov_base = pd, .iov_len = 4};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl,
@@ -651,7 +651,7 @@ static void child_start(struct child *c, bool pattern)
 	}
 	close(sp[1]);
 	c->s = sp[0];
-	MUST(verbs_lend(v, fds, pd) == 1 && fds[0] >= 0);
+	MUST(verbs_lend(v, fds, pd, driver) == 1 && fds[0] >= 0);
 	MUST(fcntl(fds[0], F_GETFD) & FD_CLOEXEC);
 	h->cmsg_level = SOL_SOCKET;
 	h->cmsg_type = SCM_RIGHTS;
@@ -803,11 +803,11 @@ static void case_fail(bool device)
 	lane_down();
 	if (!side_a) {
 		int fds[WIRE_RAILS_MAX];
-		uint32_t pd[WIRE_RAILS_MAX];
+		uint32_t pd[WIRE_RAILS_MAX], driver[WIRE_RAILS_MAX];
 		uint8_t blob[CORE_BLOB];
 
 		if (device) {
-			MUST(verbs_lend(v, fds, pd) == 1 && fds[0] == -1);
+			MUST(verbs_lend(v, fds, pd, driver) == 1 && fds[0] == -1);
 			MUST(verbs_mr_destroy(v, 0, 12345) == 0);
 			verbs_mr_sweep(v, 0, NULL, 0);
 		}

@@ -175,10 +175,11 @@ static void sizes_tiny_credit(void **state)
 	all_sizes(1);
 }
 
-static int reg_ok(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+static int reg_ok(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
 	struct ib_uverbs_reg_mr_resp *resp)
 {
 	(void)fd;
+	(void)driver;
 	(void)pd;
 	(void)addr;
 	(void)len;
@@ -187,23 +188,23 @@ static int reg_ok(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t acc
 	return 0;
 }
 
-static int reg_memlock(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+static int reg_memlock(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
 	struct ib_uverbs_reg_mr_resp *resp)
 {
-	reg_ok(fd, pd, addr, len, access, resp);
+	reg_ok(fd, driver, pd, addr, len, access, resp);
 	return -ENOMEM;
 }
 
-static int reg_readonly(int fd, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+static int reg_readonly(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
 	struct ib_uverbs_reg_mr_resp *resp)
 {
-	reg_ok(fd, pd, addr, len, access, resp);
+	reg_ok(fd, driver, pd, addr, len, access, resp);
 	return access & IB_UVERBS_ACCESS_LOCAL_WRITE ? -EFAULT : 0;
 }
 
 static void fetched_by_get(void **state)
 {
-	int (*was)(int, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
+	int (*was)(int, uint32_t, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
 		cl_reg_mr;
 
 	(void)state;
@@ -229,7 +230,7 @@ static void fetched_by_get(void **state)
 
 static void memlock_falls_back(void **state)
 {
-	int (*was)(int, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
+	int (*was)(int, uint32_t, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
 		cl_reg_mr;
 	static char mem[200000];
 	struct rcs_error err = {0};
@@ -256,7 +257,7 @@ static void memlock_falls_back(void **state)
 
 static void user_region(void **state)
 {
-	int (*was)(int, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
+	int (*was)(int, uint32_t, uint32_t, uint64_t, uint64_t, uint32_t, struct ib_uverbs_reg_mr_resp *) =
 		cl_reg_mr;
 	rcs_region *ra, *rb;
 	void *pa, *pb;
