@@ -279,9 +279,9 @@ bool chan_poll(struct node *n, struct chan *c)
 {
 	bool did = false;
 
+	c->stalled = false; /* first: a channel that is not polled any more must not wait for its turn */
 	if (c->kind != CHAN_RANK || c->broken)
 		return false;
-	c->stalled = false;
 	for (int i = 0; i < BURST; i++) {
 		struct wire_rec r;
 		const uint8_t *payload;
