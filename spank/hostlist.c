@@ -156,3 +156,22 @@ int plug_hostlist_find(const char *expanded, const char *name)
 		expanded += n + 1;
 	}
 }
+
+bool plug_hostlist_covers(const char *list, const char *part, struct plug_error *err)
+{
+	char *all = NULL, *some = NULL, *name, *save;
+	bool covers = false;
+
+	if (strcmp(list, part) == 0)
+		return true;
+	if (plug_hostlist_expand(list, &all, err) > 0 &&
+		plug_hostlist_expand(part, &some, err) > 0) {
+		name = strtok_r(some, ",", &save);
+		while (name && plug_hostlist_find(all, name) >= 0)
+			name = strtok_r(NULL, ",", &save);
+		covers = !name;
+	}
+	free(all);
+	free(some);
+	return covers;
+}

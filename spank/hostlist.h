@@ -6,6 +6,8 @@
 #ifndef RCSHARE_SPANK_HOSTLIST_H
 #define RCSHARE_SPANK_HOSTLIST_H
 
+#include <stdbool.h>
+
 #include "spank/error.h"
 
 /* Slurm allows 64 Ki nodes; so much can pass on a command line (MAX_ARG_STRLEN). */
@@ -20,5 +22,8 @@ int plug_hostlist_expand(const char *list, char **out, struct plug_error *err);
 
 /* Position of `name` in an expanded list, or -ENOENT. */
 int plug_hostlist_find(const char *expanded, const char *name);
+
+/* Are all names of `part` in `list`, both in Slurm's short form? A bad one: no, and *err. */
+bool plug_hostlist_covers(const char *list, const char *part, struct plug_error *err);
 
 #endif

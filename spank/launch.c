@@ -24,11 +24,12 @@
 
 #define STOP_MS 3000
 
-/* What the lock file says: "PID STARTTIME READY\n", then a line a cgroup folder of the job. */
+/* What the lock file says: "PID STARTTIME READY NODELIST\n", then a line a cgroup of the job. */
 struct state {
 	pid_t pid;
 	unsigned long long start; /* field 22 of /proc/PID/stat: a pid alone may be reused */
 	int ready;
+	char *nodelist; /* what the daemon was told, in Slurm's short form */
 	struct plug_cgroups groups;
 };
 
@@ -90,7 +91,8 @@ static int state_write(const char *path, const struct state *st)
 		close(fd);
 		return -ENOMEM;
 	}
-	fprintf(f, "%d %llu %d\n", (int)st->pid, st->start, st->ready);
+	fprintf(f, "%d %llu %d %s\n", (int)st->pid, st->start, st->ready,
+		st->nodelist ? st->nodelist : "");
 	for (i = 0; i < st->groups.count; i++)
 		fprintf(f, "%s\n", st->groups.job[i]);
 	return fclose(f) ? -EIO : 0;
@@ -110,7 +112,7 @@ static int state_read(const char *path, struct state *st)
 		close(fd);
 		return -ENOMEM;
 	}
-	if (fscanf(f, "%d %llu %d\n", &pid, &st->start, &st->ready) == 3)
+	if (fscanf(f, "%d %llu %d %ms\n", &pid, &st->start, &st->ready, &st->nodelist) >= 3)
 		st->pid = pid;
 	while (st->groups.count < PLUG_CGROUP_MAX && fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = '\0';
@@ -118,6 +120,12 @@ static int state_read(const char *path, struct state *st)
 	}
 	fclose(f);
 	return 0;
+}
+
+static void state_free(struct state *st)
+{
+	free(st->nodelist);
+	st->nodelist = NULL;
 }
 
 static void lock_path(
@@ -315,12 +323,13 @@ static int start_locked(int lock, const char *path, const struct plug_conf *conf
 	const struct child_user user = {
 		job->uid, job->gid, job->log_level, conf->memlock, conf->nofile};
 	struct child child = {.token_fd = {-1, -1}, .ready_fd = -1};
-	struct state st = {0};
+	struct state st = {.nodelist = strdup(job->nodelist)};
 	int rc;
 
-	if (!args)
-		return plug_error_set(err, -ENOMEM, "no memory to start the daemon");
-	rc = build_args(args, conf, opt, job, err);
+	if (!args || !st.nodelist)
+		rc = plug_error_set(err, -ENOMEM, "no memory to start the daemon");
+	else
+		rc = build_args(args, conf, opt, job, err);
 	if (rc)
 		goto free_args;
 	rc = plug_token_make(conf->key_file, job->cluster, job->id, job->restart, token, err);
@@ -352,9 +361,24 @@ end_daemon:
 		kill_state(&st, 0);
 	plug_child_close(&child);
 free_args:
-	free(args->nodes);
+	if (args)
+		free(args->nodes);
 	free(args);
+	state_free(&st);
 	return rc;
+}
+
+/* A daemon that was started with fewer nodes than the step has can not serve it. */
+static int knows_step(const struct state *st, const struct plug_job *job, struct plug_error *err)
+{
+	struct plug_error why;
+
+	if (!job->steplist || !st->nodelist || plug_hostlist_covers(st->nodelist, job->steplist, &why))
+		return 0;
+	return plug_error_set(err, -EINVAL,
+		"this job's daemon was started by a step from outside the job, on %.200s, and does "
+		"not know all of %.200s: run the first step on all nodes of the job",
+		st->nodelist, job->steplist);
 }
 
 int plug_launch_start(const struct plug_conf *conf, const struct plug_option *opt,
@@ -373,8 +397,12 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 	lock_path(path, sizeof(path), conf, job->id, job->restart);
 	snprintf(dir, sizeof(dir), "%s/%u.%u", conf->run_dir, job->id, job->restart);
 	while ((lock = lock_try(path, err)) == -EWOULDBLOCK) {
-		if (state_read(path, &st) == 0 && st.ready && alive(&st))
-			return 0;
+		if (state_read(path, &st) == 0 && st.ready && alive(&st)) {
+			rc = knows_step(&st, job, err);
+			state_free(&st);
+			return rc;
+		}
+		state_free(&st);
 		if (now_ms() >= deadline)
 			return plug_error_set(err, -ETIMEDOUT,
 				"the daemon of this job, started by another step, did not get "
@@ -398,13 +426,15 @@ void plug_launch_place(const struct plug_conf *conf, uint32_t job, uint32_t rest
 	struct state st;
 
 	lock_path(path, sizeof(path), conf, job, restart);
-	if (state_read(path, &st) != 0 || !alive(&st))
-		return;
-	plug_cgroup_find(job, &st.groups);
-	if (st.groups.count == 0)
-		return;
-	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
-	state_write(path, &st);
+	if (state_read(path, &st) == 0 && alive(&st)) {
+		plug_cgroup_find(job, &st.groups);
+		if (st.groups.count) {
+			plug_cgroup_place(
+				&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
+			state_write(path, &st);
+		}
+	}
+	state_free(&st);
 }
 
 /* --- stop ---------------------------------------------------------------------------------- */
@@ -445,6 +475,7 @@ static void stop_one(const struct plug_conf *conf, uint32_t job, uint32_t restar
 		kill_state(&st, STOP_MS);
 		plug_cgroup_remove(&st.groups);
 	}
+	state_free(&st);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/%u.%u", conf->run_dir, job, restart);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

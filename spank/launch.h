@@ -27,6 +27,7 @@ struct plug_job {
 	gid_t gid;
 	const char *cluster;
 	const char *nodelist;  /* of the whole allocation, as Slurm writes it */
+	const char *steplist;  /* of the step, or NULL: all its nodes must be known to the daemon */
 	const char *node;      /* this node's name in it */
 	const char *log_level; /* value of RCSHARE_LOG_LEVEL in the job, or NULL */
 };

@@ -26,6 +26,7 @@ SPANK_PLUGIN(rcshare, 1)
 
 #include "spank/conf.h"
 #include "spank/env.h"
+#include "spank/hostlist.h"
 #include "spank/launch.h"
 #include "spank/notify.h"
 #include "spank/option.h"
@@ -141,7 +142,7 @@ static const char *node_name(char *buf, size_t size)
 
 static int step_start(spank_t sp, const struct plug_option *opt, struct plug_error *err)
 {
-	static char nodelist[PLUG_PATH_MAX * 64];
+	static char nodelist[PLUG_HOSTLIST_MAX], steplist[PLUG_HOSTLIST_MAX];
 	char cluster[256], level[32], host[256];
 	struct plug_job job = {.cluster = ""};
 
@@ -151,12 +152,14 @@ static int step_start(spank_t sp, const struct plug_option *opt, struct plug_err
 	job.restart = step.restart;
 	if (job_env(sp, "SLURM_CLUSTER_NAME", cluster, sizeof(cluster)))
 		job.cluster = cluster;
+	/* Of the allocation; an srun from outside the job (--jobid) names the step's nodes there. */
 	job.nodelist = job_env(sp, "SLURM_JOB_NODELIST", nodelist, sizeof(nodelist));
 	if (!job.nodelist)
 		job.nodelist = job_env(sp, "SLURM_NODELIST", nodelist, sizeof(nodelist));
 	if (!job.nodelist)
 		return plug_error_set(
 			err, -EINVAL, "no SLURM_JOB_NODELIST in the job's environment");
+	job.steplist = job_env(sp, "SLURM_STEP_NODELIST", steplist, sizeof(steplist));
 	job.node = node_name(host, sizeof(host));
 	job.log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
 	return plug_launch_start(&conf, opt, &job, err);
@@ -240,7 +243,8 @@ static void prolog(spank_t sp)
 	struct plug_option opt = PLUG_OPTION_INIT;
 	struct plug_error err;
 	struct plug_job job = {0};
-	char *value = NULL, host[256];
+	char *value = NULL, *expanded = NULL, host[256];
+	int nodes;
 
 	opt.mode = conf.mode;
 	if (spank_option_getopt(sp, &option, &value) == ESPANK_SUCCESS && value &&
@@ -252,7 +256,12 @@ static void prolog(spank_t sp)
 		return;
 	job.nodelist = getenv("SLURM_NODELIST");
 	job.cluster = getenv("SLURM_CLUSTER_NAME");
-	if (!job.nodelist || !job.cluster || spank_get_item(sp, S_JOB_ID, &job.id) ||
+	/* Without PrologFlags=Alloc the list is that of the first step. */
+	nodes = plug_hostlist_expand(job.nodelist, &expanded, &err);
+	free(expanded);
+	if (nodes < 0 || (uint32_t)nodes != env_number("SLURM_JOB_NUM_NODES"))
+		return; /* the first step knows more */
+	if (!job.cluster || spank_get_item(sp, S_JOB_ID, &job.id) ||
 		spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
 		return; /* the first step knows more */
 	job.restart = env_number("SLURM_JOB_RESTART_COUNT");

@@ -83,3 +83,26 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 	cat "$BED_DIR/home/out"
 	grep -q "$whole" "$BED_DIR/home/out"
 }
+
+@test "a daemon that was started from outside the job, with too few nodes, refuses a wider step" {
+	run "$bed" run -- salloc -N3 --no-shell
+	job=${output##*allocation }
+	srun --jobid="$job" --rcshare=on -N1 -n1 -w b1 true
+	run srun --jobid="$job" --rcshare=require -N3 -n3 true
+	"$bed" run -- scancel "$job"
+	echo "$output"
+	[ "$status" -ne 0 ]
+	[[ $output == *"b1: step refused"*"on b1, and does not know all of b[0-2]: run the first step on all"* ]]
+}
+
+@test "where rcshare is the site's default, a first step on some nodes spoils no later one" {
+	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared" default=on)"
+	run batch -N3 --ntasks-per-node=1 <<-E
+		srun -N1 -n1 -w b1 true
+		srun --export=NONE --mpi=pmix -N3 -n3 $(bed_app rcs_alltoall) --seconds 1
+	E
+	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared")"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"$whole"* ]]
+}

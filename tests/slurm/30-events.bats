@@ -27,7 +27,6 @@ teardown() {
 	app=$(bed_app rcs_alltoall) hello=$(bed_app pmix_hello)
 	run batch -N3 -n9 <<-END
 		rm -f ~/done
-		srun -N3 -n3 --rcshare=on true
 		srun --overlap -N3 -n3 --mpi=pmix --rcshare=on $app --seconds 5 --max 4096 &
 		all=\$!
 		srun --overlap -N1 -n1 -w b1 --mpi=pmix --rcshare=on $hello wait ~/done &

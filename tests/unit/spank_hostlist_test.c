@@ -69,12 +69,24 @@ static void finds(void **state)
 	assert_int_equal(plug_hostlist_find("b0,b1,b10", "b2"), -ENOENT);
 }
 
+static void covers(void **state)
+{
+	struct plug_error e;
+
+	(void)state;
+	assert_true(plug_hostlist_covers("b[0-2],c1", "b2,b0", &e));
+	assert_true(plug_hostlist_covers("b[0-2],c1", "c1", &e));
+	assert_false(plug_hostlist_covers("b1", "b[0-2]", &e));
+	assert_false(plug_hostlist_covers("b[0-2]", "b[", &e));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(expands),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(finds),
+		cmocka_unit_test(covers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
