@@ -128,7 +128,14 @@ RCS_API void rcs_limits(const rcs_ctx *ctx, struct rcs_limits *limits);
 
 /* --- completion queues and counters -------------------------------------------------------- */
 
-enum rcs_op { RCS_OP_SEND = 1, RCS_OP_RECV = 2, RCS_OP_PUT = 3, RCS_OP_GET = 4, RCS_OP_ATOMIC = 5 };
+enum rcs_op {
+	RCS_OP_SEND = 1,
+	RCS_OP_RECV = 2,
+	RCS_OP_PUT = 3,
+	RCS_OP_GET = 4,
+	RCS_OP_ATOMIC = 5,
+	RCS_OP_FLUSH = 6,
+};
 
 struct rcs_completion {
 	void *context;	 /* of the request */
@@ -264,10 +271,76 @@ RCS_API int rcs_region_open(rcs_ctx *ctx, void *addr, size_t len, rcs_region **r
 	struct rcs_error *err);
 RCS_API int rcs_region_close(rcs_region *region); /* RCS_ERR_BUSY while requests use it */
 
-/* Memory that is registered already, page aligned. */
+/*
+ * The key by which others reach the region through this endpoint; any exchange may carry it. Valid
+ * until rcs_region_close or the end of the endpoint; a request that names it later ends with
+ * RCS_ERR_ACCESS. rcs_region_close returns when nothing of any peer can touch the memory any more.
+ */
+#define RCS_KEY_SIZE 48
+struct rcs_key {
+	_Alignas(8) uint8_t bytes[RCS_KEY_SIZE];
+};
+RCS_API int rcs_region_key(rcs_region *region, rcs_ep *ep, struct rcs_key *key,
+	struct rcs_error *err);
+
+/* Memory that is registered already, page aligned, zeroed. Remote atomics work on such memory only. */
 RCS_API int rcs_alloc(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region,
 	struct rcs_error *err);
 RCS_API int rcs_free(rcs_region *region);
+
+/* --- one-sided requests --------------------------------------------------------------------- */
+
+/*
+ * A put or get ends when it has executed at the target, exactly once through any failover of a rail.
+ * Puts and gets have no order among each other; a message with RCS_PUT_NOTIFY, and all messages sent
+ * after it or after rcs_flush to that peer, are delivered after the puts before them have executed.
+ * Zero length is allowed and moves nothing. The target need not call the library.
+ */
+#define RCS_PUT_NOTIFY 0x10u /* then send an empty message of `tag` and `data` to the peer, in order
+			      * with all messages of this endpoint to it */
+#define RCS_PUT_REPLAY 0x20u /* where nobody can tell whether the put ran (the target's device is
+			      * gone), run it again; without: RCS_ERR_AMBIGUOUS */
+#define RCS_RMA_VADDR  0x40u /* offset is a virtual address of the owner */
+
+struct rcs_rma {
+	void *buf;  /* local: read by put, written by get */
+	size_t len;
+	uint32_t flags;
+	uint32_t pad;
+	uint64_t offset;	   /* in the remote region, bytes */
+	const struct rcs_key *key; /* of the remote region */
+	rcs_peer *peer;		   /* the endpoint that made the key */
+	rcs_region *region;	   /* of buf, or NULL: the library registers what it needs itself */
+	uint64_t tag, data;	   /* with RCS_PUT_NOTIFY */
+	void *context;		   /* given back in the completion; may be NULL */
+};
+/* Completions come to tx_cq and tx_cntr: op RCS_OP_PUT, RCS_OP_GET, RCS_OP_ATOMIC, RCS_OP_FLUSH. */
+RCS_API int rcs_put(rcs_ep *ep, const struct rcs_rma *r);
+RCS_API int rcs_get(rcs_ep *ep, const struct rcs_rma *r);
+
+/* Completes when all puts, gets and atomics of ep to peer (NULL: to any) before it have ended. Its
+ * status is RCS_OK also when some of them failed: each has told so itself. */
+RCS_API int rcs_flush(rcs_ep *ep, rcs_peer *peer, uint32_t flags, void *context);
+
+/* Executed by the target's runtime, exactly once, atomic to the target's own C11 atomics. */
+enum rcs_atomic_op {
+	RCS_ATOMIC_ADD = 1,  /* fetch-add, wraps */
+	RCS_ATOMIC_CSWAP = 2, /* operand where the value is `compare` */
+	RCS_ATOMIC_SWAP = 3,
+};
+struct rcs_atomic {
+	uint32_t op;   /* enum rcs_atomic_op */
+	uint32_t size; /* 4 or 8 bytes; offset is a multiple of it, in memory of rcs_alloc */
+	uint64_t operand, compare;
+	uint64_t *result; /* the value before, zero-extended; may be NULL */
+	uint64_t offset;
+	const struct rcs_key *key;
+	rcs_peer *peer;
+	uint32_t flags; /* RCS_QUIET, RCS_RMA_VADDR */
+	uint32_t pad;
+	void *context;
+};
+RCS_API int rcs_atomic(rcs_ep *ep, const struct rcs_atomic *a);
 
 /* --- events -------------------------------------------------------------------------------- */
 

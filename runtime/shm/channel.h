@@ -13,7 +13,8 @@
  *
  * Rings: what may be written into the submission ring is
  *	MSG, RTS, PUSH, CTS, FIN, CREDIT, CANCEL	to the endpoint (dst_node, dst_ep, dst_epoch)
- *	GET, PEER					to the daemon
+ *	RATOM						to the daemon of dst_node
+ *	GET, RMA, PEER					to the daemon
  * The daemon writes src_*; it takes records in order, so they arrive in order.
  *
  * Room in the receive ring, `rx_size` bytes, is shared out by the library that owns it:
@@ -21,7 +22,7 @@
  *    by the credit field of any record it sends back (an absolute number). It must never have
  *    promised more than `rx_credit` bytes in all that it has not consumed yet;
  *  - a library starts a request that is answered (RTS: CTS and FIN; MSG with DELIVERED; GET;
- *    CANCEL; and any charged record: GONE) only while the answers it may still get fit
+ *    RMA; RATOM; CANCEL; and any charged record: GONE) only while the answers it may still get fit
  *    `rx_answers` bytes (64 bytes each);
  *  - at most SHM_EVENTS_MAX events are in the ring.
  * A record that finds no room is a broken promise: the daemon detaches the endpoint.
@@ -34,7 +35,7 @@
 #include "shm/ring.h"
 #include "wire/record.h"
 
-#define SHM_ABI	   2u	       /* plugin, daemon and library must agree */
+#define SHM_ABI	   3u	       /* plugin, daemon and library must agree */
 #define SHM_MAGIC  0x52435348u /* "HSCR" */
 
 #define SHM_EVENTS_MAX 32u
@@ -103,6 +104,7 @@ enum shm_msg_type {
 	SHM_MSG_EVENT = 8,
 	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
 	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
+	SHM_MSG_ALLOC = 12, /* memory that the daemon maps too (rcs_alloc): answer has its memfd */
 	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
 			      * socket that ends without it is a lost rank */
 };
@@ -142,6 +144,7 @@ enum { SHM_FD_CHANNEL, SHM_FD_TABLE, SHM_FD_DAEMON, SHM_FD_RANK, SHM_FD_N };
 struct shm_lend {
 	struct shm_msg m;
 	uint64_t addr, len;
+	struct wire_key key; /* region 0: a new one; else the one of SHM_MSG_ALLOC, mapped at addr */
 };
 struct shm_lent {
 	struct shm_msg m;
@@ -158,6 +161,18 @@ struct shm_reg {
 	uint32_t ok;	     /* bit r: registered on rail r */
 	int32_t err[WIRE_RAILS_MAX]; /* -errno where not */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
+};
+/*
+ * The rank maps the memfd that comes with the answer, registers that (LEND with the key, REG) and ends
+ * it by DEREG like any region. Atomics work on such memory only.
+ */
+struct shm_alloc {
+	struct shm_msg m;
+	uint64_t len;
+};
+struct shm_alloced {
+	struct shm_msg m;
+	struct wire_key key;
 };
 struct shm_dereg { /* answered when nothing can touch the memory any more */
 	struct shm_msg m;

@@ -92,6 +92,27 @@ int wire_addr_check(const struct wire_addr *a, const char **why)
 	return -EINVAL;
 }
 
+void wire_ukey_seal(struct wire_ukey *k)
+{
+	k->magic = WIRE_UKEY_MAGIC;
+	k->version = WIRE_UKEY_VERSION;
+	k->pad = 0;
+	k->crc = wire_crc32c(0, k, offsetof(struct wire_ukey, crc));
+}
+
+int wire_ukey_check(const struct wire_ukey *k, const char **why)
+{
+	if (k->magic != WIRE_UKEY_MAGIC)
+		*why = "these 48 bytes are not an rcshare key";
+	else if (k->version != WIRE_UKEY_VERSION)
+		*why = "the key has another version; all nodes need the same rcshare release";
+	else if (k->crc != wire_crc32c(0, k, offsetof(struct wire_ukey, crc)))
+		*why = "the key is damaged (its checksum does not match)";
+	else
+		return 0;
+	return -EINVAL;
+}
+
 int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 {
 	uint32_t min = 0, max = 0;
@@ -120,6 +141,26 @@ int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 	case WIRE_REC_GONE:
 	case WIRE_REC_CANCEL:
 	case WIRE_REC_GET_DONE:
+	case WIRE_REC_RMA_DONE:
+	case WIRE_REC_RDONE:
+	case WIRE_REC_RGET:
+	case WIRE_REC_KEY_ASK:
+	case WIRE_REC_REVOKE:
+	case WIRE_REC_REVOKED:
+		break;
+	case WIRE_REC_RPUT:
+	case WIRE_REC_RDATA:
+		max = WIRE_REC_PAYLOAD_MAX;
+		break;
+	case WIRE_REC_RATOM:
+		min = max = sizeof(struct wire_atomic);
+		break;
+	case WIRE_REC_RMA:
+		min = sizeof(struct wire_rma);
+		max = WIRE_REC_PAYLOAD_MAX;
+		break;
+	case WIRE_REC_KEY:
+		min = max = sizeof(struct wire_key_info);
 		break;
 	case WIRE_REC_EVENT:
 		max = WIRE_REC_PAYLOAD_MAX;

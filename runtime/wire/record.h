@@ -42,18 +42,43 @@ enum wire_rec_type {
 	WIRE_REC_CANCEL = 13,	/* sender to receiver: forget RTS op; answered by FIN (canceled) or
 				 * by the course of things if it was matched already */
 
+	WIRE_REC_RDONE = 14, /* answer to RATOM, and to the last RPUT: op = requester's, arg = rcs_status,
+			      * data = RATOM: the value before */
+	WIRE_REC_RDATA = 15, /* answer to RGET, to a daemon: op = requester's, arg = offset in the
+			      * request, payload; F_LAST with the last */
+
 	/* daemon to its own rank */
 	WIRE_REC_GET_DONE = 16, /* op = as in GET, arg = rcs_status, data = bytes that arrived */
 	WIRE_REC_EVENT = 17,	/* payload: struct shm_event (shm/channel.h) */
+	WIRE_REC_RMA_DONE = 18, /* op = as in RMA, arg = rcs_status */
+
+	/*
+	 * To the daemon of dst_node, which executes them on the memory of (dst_ep, dst_epoch); never put
+	 * into a ring. tag = offset in the region, data = its key (wire_key_pack). A daemon sends RPUT
+	 * and RGET for its ranks where no RDMA reaches, a rank sends RATOM.
+	 */
+	WIRE_REC_RPUT = 20,  /* payload: what to write; F_LAST: answer by RDONE (an error at once) */
+	WIRE_REC_RGET = 21,  /* arg = length; answered by RDATA, or RDONE with an error */
+	WIRE_REC_RATOM = 22, /* arg = operand; payload: struct wire_atomic; answered by RDONE */
 
 	/* rank to its own daemon */
 	WIRE_REC_GET = 24,  /* fetch from the memory of a peer: payload struct wire_get, op = own */
 	WIRE_REC_PEER = 25, /* dst_node's daemon: payload struct wire_addr (of any rank there) */
+	WIRE_REC_RMA = 26,  /* put or get: payload struct wire_rma (WIRE_RMA_INLINE: and the data),
+			     * op = own; dst_* = the owner of the remote region */
+
+	/* daemon to daemon, about keys; dst_ep = the owner's (KEY_ASK, REVOKED) or the daemon's */
+	WIRE_REC_KEY_ASK = 28, /* data = key: is it good, and what are its rkeys? */
+	WIRE_REC_KEY = 29,     /* src_ep, src_epoch = the owner, data = key, arg = rcs_status; payload:
+				* struct wire_key_info */
+	WIRE_REC_REVOKE = 30,  /* src_ep = the owner, data = key: use it no more ... */
+	WIRE_REC_REVOKED = 31, /* ... data = key: nothing is outstanding on it */
 };
 
 /* flags */
 #define WIRE_REC_F_DATA      0x1u /* data is valid */
 #define WIRE_REC_F_DELIVERED 0x2u /* sender asks for WIRE_REC_DELIVERED */
+#define WIRE_REC_F_LAST	     0x4u /* of the pieces of a request */
 
 struct wire_rec {
 	uint16_t type;	   /* enum wire_rec_type */
@@ -121,6 +146,75 @@ struct wire_get {
 	uint32_t lgen;
 };
 _Static_assert(sizeof(struct wire_get) == 40, "layout");
+
+static inline uint64_t wire_key_pack(struct wire_key k)
+{
+	return (uint64_t)k.gen << 32 | k.region;
+}
+
+static inline struct wire_key wire_key_unpack(uint64_t v)
+{
+	return (struct wire_key){(uint32_t)v, (uint32_t)(v >> 32)};
+}
+
+/* A put or get that a rank asks its daemon for. Without a local region the daemon reads and writes
+ * the rank's memory itself, and no RDMA is used. */
+#define WIRE_RMA_GET	0x1u /* else put */
+#define WIRE_RMA_INLINE 0x2u /* put: the bytes follow; laddr and lregion are 0 */
+#define WIRE_RMA_REPLAY 0x4u /* put: may run again where nobody can tell whether it ran */
+struct wire_rma {
+	struct wire_key key; /* of the remote region */
+	uint64_t off;	     /* in it */
+	uint64_t laddr;	     /* local virtual address */
+	uint64_t len;
+	uint32_t lregion, lgen; /* local region that covers it, 0: none */
+	uint32_t flags;
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct wire_rma) == 48, "layout");
+#define WIRE_RMA_INLINE_MAX (WIRE_REC_PAYLOAD_MAX - sizeof(struct wire_rma))
+
+enum wire_atomic_op {
+	WIRE_ATOMIC_ADD = 1,  /* old + operand */
+	WIRE_ATOMIC_CSWAP = 2, /* operand where old == compare */
+	WIRE_ATOMIC_SWAP = 3,
+};
+struct wire_atomic {
+	uint64_t compare;
+	uint8_t op;   /* enum wire_atomic_op */
+	uint8_t size; /* 4 or 8: bytes; offset is a multiple of it */
+	uint8_t pad[6];
+};
+_Static_assert(sizeof(struct wire_atomic) == 16, "layout");
+
+struct wire_key_info {
+	uint64_t addr, len;
+	uint32_t rail_ok; /* bit r: rkey[r] is valid */
+	uint32_t rkey[WIRE_RAILS_MAX];
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct wire_key_info) == 40, "layout");
+
+/* What rcs_region_key gives to users: names a region of an endpoint. */
+#define WIRE_UKEY_VERSION 1u
+#define WIRE_UKEY_MAGIC	  0x4bu /* 'K' */
+#define WIRE_UKEY_ATOMIC  0x1u	/* memory of rcs_alloc */
+struct wire_ukey {
+	uint8_t magic, version;
+	uint16_t node;
+	uint16_t ep;
+	uint16_t flags;
+	uint32_t epoch;
+	uint32_t job;
+	struct wire_key key;
+	uint64_t addr, len; /* at its owner */
+	uint32_t pad;
+	uint32_t crc; /* CRC32C of the bytes before it */
+};
+_Static_assert(sizeof(struct wire_ukey) == 48, "layout");
+
+void wire_ukey_seal(struct wire_ukey *k); /* sets magic, version, crc */
+int wire_ukey_check(const struct wire_ukey *k, const char **why); /* as wire_addr_check */
 
 /* The self-contained address of an endpoint, 64 bytes: what rcs_ep_addr gives to users. */
 #define WIRE_ADDR_VERSION 1u
