@@ -13,6 +13,7 @@
 #include "client/lib.h"
 
 #define ANSWER_S 60 /* a daemon that is silent for longer is hung */
+#define CLOSE_NS 1000000000ull
 
 void cl_msg_init(struct shm_msg *m, uint32_t type)
 {
@@ -66,6 +67,8 @@ static int answer_read(struct cl_chan *ch, void *answer, size_t len, int *fds, u
 
 static int settle(struct cl_chan *ch)
 {
+	if (ch->dead)
+		return -ENOTCONN;
 	while (ch->owed) {
 		struct shm_dereg m;
 		int rc = answer_read(ch, &m, sizeof(m), NULL, NULL);
@@ -81,7 +84,7 @@ static int request_send(struct cl_chan *ch, const void *req, size_t len)
 {
 	ssize_t n;
 
-	if (ch->sock < 0)
+	if (ch->sock < 0 || ch->dead)
 		return -ENOTCONN;
 	do
 		n = send(ch->sock, req, len, MSG_NOSIGNAL);
@@ -97,8 +100,12 @@ int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, siz
 
 	if (!rc)
 		rc = request_send(ch, req, req_len);
-	if (!rc)
+	if (!rc) {
 		rc = answer_read(ch, answer, answer_len, fds, nfds);
+		/* when it comes after all, it must not be taken for that of another request */
+		if (rc == -ETIMEDOUT)
+			ch->owed++;
+	}
 	if (rc) {
 		cl_msg_init(m, 0);
 		snprintf(m->sentence, sizeof(m->sentence), "the rcshare daemon does not answer: %s",
@@ -285,6 +292,7 @@ void cl_chan_close(struct cl_chan *ch)
 {
 	struct shm_msg bye;
 
+	ch->dead = false;
 	if (ch->shm && ch->sock >= 0) {
 		cl_msg_init(&bye, SHM_MSG_DETACH);
 		request_send(ch, &bye, sizeof(bye));
@@ -300,4 +308,17 @@ void cl_chan_close(struct cl_chan *ch)
 	if (ch->rank_bell >= 0)
 		close(ch->rank_bell);
 	*ch = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
+}
+
+void cl_chan_close_wait(struct cl_chan *ch)
+{
+	struct pollfd p = {.fd = ch->sock, .events = POLLIN};
+	uint64_t until = cl_now() + CLOSE_NS, now;
+	struct shm_msg bye;
+
+	cl_msg_init(&bye, SHM_MSG_DETACH);
+	if (!request_send(ch, &bye, sizeof(bye)) && !shutdown(ch->sock, SHUT_WR))
+		while (!cl_chan_lost(ch) && (now = cl_now()) < until)
+			cl_poll(&p, 1, until - now);
+	cl_chan_close(ch);
 }

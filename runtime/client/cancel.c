@@ -6,7 +6,7 @@
 
 static bool cancelable(const struct cl_op *op)
 {
-	return op->state != CL_FREE && !op->inject && !op->canceling;
+	return op->state != CL_FREE && !op->inject && !op->note && !op->canceling;
 }
 
 /* Rare enough to look at all requests. */
@@ -45,8 +45,13 @@ int rcs_cancel(rcs_ep *ep, void *context)
 	} else if (op->state == CL_PENDING) {
 		cl_op_unlink(op);
 		cl_op_end_send(op, RCS_ERR_CANCELED);
+	} else if (op->state == CL_RMA_WAIT || op->state == CL_FLUSH) {
+		cl_op_unlink(op);
+		cl_op_end_send(op, RCS_ERR_CANCELED);
+		cl_ep_pump(ep); /* what waited for it */
 	} else {
-		/* The rest completes as it would have, an announced message unless it matched. */
+		/* The rest completes as it would have, an announced message unless it matched. A put
+		 * or get is the daemon's, who may be writing into the memory. */
 		op->canceling = true;
 		if (op->state == CL_RTS) {
 			r.op = cl_op_id(op);

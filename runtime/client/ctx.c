@@ -186,7 +186,8 @@ static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_err
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a context");
 	if (getrandom(&ctx->cookie, sizeof(ctx->cookie), 0) != sizeof(ctx->cookie))
 		ctx->cookie = cl_now() ^ (uint64_t)ctx->pid << 32;
-	/* Ranks of this node read large messages straight from our memory. EINVAL: no Yama, no need. */
+	/* Ranks of this node read large messages straight from our memory, its daemon executes one-sided
+	 * requests there. Yama keeps one exception a process, so it is for any. EINVAL: no Yama. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	ctx->few_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) <= 2;
 	if (ctx->local_ranks > 1 && CPU_COUNT(&cpus) <= (int)ctx->local_ranks)
@@ -260,7 +261,8 @@ void rcs_fini(rcs_ctx *ctx)
 		rcs_ep_close(ctx->eps);
 	while (ctx->regions) {
 		ctx->regions->uses = 0;
-		rcs_region_close(ctx->regions);
+		if (rcs_region_close(ctx->regions))
+			cl_region_abandon(ctx->regions);
 	}
 	while (ctx->cqs)
 		rcs_cq_close(ctx->cqs);

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 
 #include "client/lib.h"
 
 #define OPS_CHUNK 256u
+#define WRITES_NS 2000000000ull
 
 static int ep_watch(rcs_ep *ep, int how)
 {
@@ -63,6 +65,7 @@ static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, 
 		return rc;
 	}
 	ep->serial = ctx->ep_serial++;
+	cl_region_rehome(ctx, ep);
 	DL_APPEND(ctx->eps, ep);
 	*out = ep;
 	return 0;
@@ -111,6 +114,15 @@ static void end_requests(rcs_ep *ep, int status)
 {
 	rcs_ctx *ctx = ep->ctx;
 
+	/* first: they would end with the requests they wait for, as if those had ended well */
+	for (uint32_t i = 0; i < ctx->chunks * OPS_CHUNK; i++) {
+		struct cl_op *op = &ctx->chunk[i / OPS_CHUNK][i % OPS_CHUNK];
+
+		if (op->state != CL_FLUSH || op->ep != ep)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_send(op, status);
+	}
 	for (uint32_t i = 0; i < ctx->chunks; i++)
 		for (uint32_t k = 0; k < OPS_CHUNK; k++) {
 			struct cl_op *op = &ctx->chunk[i][k];
@@ -118,10 +130,10 @@ static void end_requests(rcs_ep *ep, int status)
 			if (op->state == CL_FREE || op->ep != ep)
 				continue;
 			cl_op_unlink(op);
-			if (op->state >= CL_POSTED)
-				cl_op_end_recv(op, status);
-			else
+			if (op->send)
 				cl_op_end_send(op, status);
+			else
+				cl_op_end_recv(op, status);
 		}
 }
 
@@ -146,6 +158,7 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	if (ep->lost)
 		return;
 	ep->lost = status;
+	ep->ch.dead = true;
 	ep->blocked = ep->kick = false;
 	ep_watch(ep, EPOLL_CTL_DEL);
 	end_requests(ep, status);
@@ -169,7 +182,7 @@ static void rank_lost(rcs_ep *ep, uint32_t node)
 		struct wire_rec r = {.type = WIRE_REC_CANCEL};
 
 		if (p->key.node == node && !p->gone &&
-			(p->pending || p->waiting || p->pushing || p->fetching))
+			(p->pending || p->waiting || p->pushing || p->fetching || p->rma))
 			cl_ctl_send(ep, p, &r, NULL);
 	}
 }
@@ -261,12 +274,49 @@ static void forget_sources(rcs_ctx *ctx, const rcs_ep *ep)
 		}
 }
 
+/* Does a daemon perhaps write into our memory for a request of this endpoint? */
+static bool written_to(const rcs_ep *ep)
+{
+	rcs_peer *p, *tmp;
+	const struct cl_op *op;
+
+	HASH_ITER(hh, ep->peers, p, tmp) {
+		DL_FOREACH(p->fetching, op)
+			if (op->state == CL_GETTING)
+				return true;
+		DL_FOREACH(p->rma, op)
+			if (op->state == CL_RMA && op->kind == RCS_OP_GET)
+				return true;
+	}
+	return false;
+}
+
+/* The user may free the buffers when the endpoint is closed: gets are awaited for a while. */
+static bool writes_end(rcs_ep *ep)
+{
+	const struct timespec nap = {.tv_nsec = 100000};
+	uint64_t until = cl_now() + WRITES_NS;
+
+	while (written_to(ep)) {
+		if (cl_now() >= until)
+			return false;
+		cl_ep_progress(ep);
+		if (ep->lost)
+			return true;
+		nanosleep(&nap, NULL);
+	}
+	return true;
+}
+
 void rcs_ep_close(rcs_ep *ep)
 {
 	rcs_ctx *ctx = ep ? ep->ctx : NULL;
+	bool wait = false;
 
 	if (!ep || cl_enter(ctx))
 		return;
+	if (!ep->lost)
+		wait = !writes_end(ep);
 	if (!ep->lost) {
 		say_goodbye(ep);
 		for (int i = 0; i < 1000 && ep->ctl; i++) {
@@ -283,7 +333,10 @@ void rcs_ep_close(rcs_ep *ep)
 	if (!ep->lost)
 		ep_watch(ep, EPOLL_CTL_DEL);
 	DL_DELETE(ctx->eps, ep);
-	cl_chan_close(&ep->ch);
+	if (wait && !ep->lost)
+		cl_chan_close_wait(&ep->ch);
+	else
+		cl_chan_close(&ep->ch);
 	ep_free(ep);
 	cl_leave(ctx);
 }

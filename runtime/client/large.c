@@ -86,7 +86,8 @@ static bool local_reg(struct cl_op *op, struct cl_reg *reg)
 
 	if (op->region)
 		return !cl_region_reg(op->region, ep, reg, NULL) && reg->rdma && !reg->readonly;
-	if (cl_reg_make(ep, op->iov[0].iov_base, op->end, &op->reg, NULL))
+	if (cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->end, (struct wire_key){0, 0}, &op->reg,
+		    NULL))
 		return false;
 	*reg = op->reg;
 	return reg->rdma && !reg->readonly;

@@ -6,7 +6,7 @@
  *	        |         -- rcs_peer: credits, lists of requests     (peer.c, credit.c)
  *	        |         -- posted receives, unexpected messages     (match.c)
  *	        -- rcs_cq, rcs_cntr                                   (cq.c)
- *	        -- op: one request, from post to completion           (op.c, send.c, recv.c, large.c)
+ *	        -- op: one request, from post to completion   (op.c, send.c, recv.c, large.c, rma.c)
  *	        -- rcs_region, with a registration an endpoint        (region.c, reg.c)
  *
  * One lock a context guards all of it. Functions named cl_* expect it held unless they say otherwise.
@@ -53,6 +53,7 @@ struct cl_chan {
 	uint64_t rx_credit, answers_max;
 	struct wire_addr addr;
 	uint32_t owed; /* answers on the socket that nobody waits for (DEREG) */
+	bool dead; /* the endpoint is lost: nobody answers */
 };
 
 /* --- registrations ----------------------------------------------------------------------------- */
@@ -65,9 +66,11 @@ struct cl_reg {
 
 struct cl_ep_reg {
 	struct cl_ep_reg *next;
-	rcs_ep *ep;
+	rcs_ep *ep; /* NULL: of ctx->spare */
 	struct cl_reg reg;
 	uint32_t rails; /* ctx->rails_back when it was made */
+	bool home;	/* rcs_alloc: the daemon maps the memory for this channel */
+	bool exported;	/* others have its key */
 };
 
 struct rcs_region {
@@ -90,11 +93,22 @@ enum cl_op_state {
 	CL_RTS,	      /* in peer->waiting: RTS sent; CTS or FIN is to come */
 	CL_PUSHING,   /* in peer->pushing */
 	CL_PUSHED,    /* in peer->waiting: all pieces sent, FIN is to come */
+	/* one-sided */
+	CL_RMA_WAIT,  /* in peer->rma, from peer->rma_next on: no room, no answers, a busy link */
+	CL_RMA,	      /* in peer->rma: submitted, RMA_DONE or RDONE is to come */
+	CL_FLUSH,     /* in flushes of the peer, or of the endpoint: waits for op->left others */
 	/* receives */
 	CL_POSTED,    /* in ep->posted */
 	CL_FETCH,     /* in ep->fetchq: matched an RTS, cannot start yet */
 	CL_GETTING,   /* in peer->fetching: GET_DONE is to come */
 	CL_PULLING,   /* in peer->fetching: CTS sent, PUSH is to come */
+};
+
+struct cl_rma {
+	struct wire_key key;
+	uint64_t off;
+	uint64_t operand, compare, *result; /* atomic */
+	uint8_t op, size;
 };
 
 struct cl_op {
@@ -103,8 +117,10 @@ struct cl_op {
 	rcs_peer *peer; /* receive: NULL until matched, if from any */
 	uint32_t idx, gen;
 	uint32_t state;	 /* enum cl_op_state */
-	uint32_t flags;	 /* RCS_SEND_*, RCS_QUIET */
-	bool send;
+	uint32_t kind;	 /* enum rcs_op */
+	uint32_t flags;	 /* RCS_SEND_*, RCS_QUIET, RCS_PUT_* */
+	bool send;	 /* all but receives */
+	bool note;	 /* a put's notification: nobody hears how it ends */
 	bool inject;	 /* no completion, copy is the message */
 	bool canceling;
 	bool no_get;	 /* receive: RDMA was tried or is not possible */
@@ -121,7 +137,12 @@ struct cl_op {
 	uint64_t remote;  /* the other side's op */
 	rcs_region *region;
 	struct cl_reg reg; /* library-made for this operation; region 0: none */
-	struct wire_rts rts;
+	struct cl_op *pair; /* a put and its notification, while both are there; else NULL */
+	uint32_t left;	    /* flush: requests before it that have not ended */
+	union {
+		struct wire_rts rts;
+		struct cl_rma rma;
+	};
 };
 
 /* --- peers ------------------------------------------------------------------------------------- */
@@ -152,6 +173,8 @@ struct rcs_peer {
 	uint64_t credit_at;
 	uint32_t pulls; /* receives being pushed to us */
 	struct cl_op *pending, *waiting, *pushing, *fetching;
+	struct cl_op *rma, *rma_next, *flushes; /* rma.c */
+	uint32_t rma_n;
 	rcs_peer *aprev, *anext;
 };
 
@@ -185,6 +208,8 @@ struct rcs_ep {
 	rcs_peer *peers, *last_peer, *active;
 	uint8_t *named; /* [nodes]: its daemon's address was told */
 	struct cl_op *posted, *fetchq;
+	struct cl_op *flushes; /* of all peers */
+	uint32_t rma_n;
 	rcs_claim *unexp, *claimed;
 	uint64_t unexp_bytes;
 	struct cl_ctl *ctl, **ctl_tail;
@@ -249,6 +274,7 @@ struct rcs_ctx {
 	uint64_t *event_seq; /* [nodes] last seen of an origin */
 	bool telling; /* a thread is calling event_fn */
 	uint32_t rails_back; /* a rail of this node returned: what was registered before lacks it */
+	uint32_t rails_done; /* rails_back when exported regions were last registered anew */
 	bool lost_told, memlock_warned;
 	/* sleeping */
 	int epfd;
@@ -285,6 +311,8 @@ void cl_chan_close(struct cl_chan *ch);
 int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
 	int *fds, unsigned *nfds);
 int cl_chan_tell(struct cl_chan *ch, void *req, size_t req_len); /* the answer is of no interest */
+/* As close, but returns when the daemon has let go of the channel, or a second has passed. */
+void cl_chan_close_wait(struct cl_chan *ch);
 bool cl_chan_lost(struct cl_chan *ch); /* the daemon's end of the socket is closed */
 void cl_msg_init(struct shm_msg *m, uint32_t type);
 
@@ -317,6 +345,7 @@ void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
 
 /* --- progress.c, ep.c -------------------------------------------------------------------------- */
 void cl_progress(rcs_ctx *ctx);
+bool cl_ep_progress(rcs_ep *ep);
 void cl_ep_pump(rcs_ep *ep);
 void cl_ep_publish(rcs_ep *ep);
 void cl_ep_lost(rcs_ep *ep, int status);
@@ -341,6 +370,10 @@ void cl_credit_wish(rcs_peer *p, uint64_t window); /* a large message wants more
 /* --- send.c, recv.c, match.c, large.c ---------------------------------------------------------- */
 bool cl_send_try(struct cl_op *op); /* true: handed over (and perhaps ended) */
 bool cl_push_try(struct cl_op *op); /* one piece; true: sent */
+bool cl_node_busy(rcs_peer *p);
+/* A record to p in the submission ring, to be filled and committed; NULL: no room now. */
+struct wire_rec *cl_record(rcs_peer *p, uint16_t type, uint32_t len);
+void cl_record_commit(rcs_peer *p, const struct wire_rec *r);
 void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
 struct cl_op *cl_match_posted(rcs_ep *ep, const rcs_peer *from, uint64_t tag);
 rcs_claim *cl_match_unexp(rcs_ep *ep, const rcs_peer *from, uint64_t tag, uint64_t ignore);
@@ -354,16 +387,35 @@ void cl_large_push_rec(rcs_peer *from, const struct wire_rec *r, const uint8_t *
 void cl_large_get_done(struct cl_op *op, const struct wire_rec *r);
 void cl_large_cts(rcs_peer *from, const struct wire_rec *r);
 
+/* --- rma.c ------------------------------------------------------------------------------------- */
+bool cl_rma_try(struct cl_op *op); /* true: submitted */
+void cl_rma_unlink(struct cl_op *op);
+void cl_rma_ended(struct cl_op *op, int status); /* told to others that wait for it */
+void cl_rma_done(struct cl_op *op, const struct wire_rec *r);
+void cl_rma_gone(rcs_peer *p, int status); /* the peer is: what no daemon answers ends */
+/* May op, a send, not leave yet? */
+static inline bool cl_rma_holds(const rcs_peer *p, const struct cl_op *op)
+{
+	return (op->note && p->rma && p->rma->seq < op->seq) ||
+		(p->flushes && p->flushes->seq < op->seq) ||
+		(p->ep->flushes && p->ep->flushes->seq < op->seq);
+}
+
 /* --- reg.c, region.c --------------------------------------------------------------------------- */
-int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err);
+/* key.region 0: a new one; else the region of that key is registered (again), and keeps it. */
+int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, struct wire_key key,
+	struct cl_reg *reg, struct rcs_error *err);
 /* REG_MR by ioctl; unit tests put something else here. */
 struct ib_uverbs_reg_mr_resp;
 extern int (*cl_reg_mr)(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
 	uint32_t access, struct ib_uverbs_reg_mr_resp *resp);
-void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg);
+void cl_reg_drop(struct cl_chan *ch, struct cl_reg *reg);
 /* The region's registration with ep's channel, made at first use. */
 int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err);
-void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep);
+void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep); /* ep ends */
+void cl_region_rehome(rcs_ctx *ctx, rcs_ep *ep); /* ep has taken ctx->spare */
+void cl_region_refresh(rcs_ctx *ctx); /* exported ones, on rails that came back */
+void cl_region_abandon(rcs_region *r); /* its memory stays mapped: somebody may still write there */
 bool cl_region_covers(const rcs_region *r, const void *p, uint64_t len);
 
 /* --- exchange.c ----------------------------------------------------------------------------------- */

@@ -52,6 +52,7 @@ struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool 
 	op->gen = gen;
 	op->ep = ep;
 	op->send = send;
+	op->kind = send ? RCS_OP_SEND : RCS_OP_RECV;
 	op->peer = m->peer;
 	op->flags = m->flags;
 	op->has_data = m->flags & RCS_SEND_DATA;
@@ -75,7 +76,7 @@ void cl_op_free(struct cl_op *op)
 	rcs_ctx *ctx = op->ep->ctx;
 
 	if (op->reg.key.region)
-		cl_reg_drop(op->ep, &op->reg);
+		cl_reg_drop(&op->ep->ch, &op->reg);
 	if (op->region)
 		op->region->uses--;
 	op->ep->answers -= op->answers;
@@ -142,6 +143,11 @@ void cl_op_unlink(struct cl_op *op)
 	case CL_PUSHING:
 		DL_DELETE(op->peer->pushing, op);
 		break;
+	case CL_RMA_WAIT:
+	case CL_RMA:
+	case CL_FLUSH:
+		cl_rma_unlink(op);
+		break;
 	case CL_POSTED:
 		DL_DELETE(op->ep->posted, op);
 		break;
@@ -163,6 +169,12 @@ void cl_op_end_send(struct cl_op *op, int status)
 {
 	rcs_ep *ep = op->ep;
 
+	if (op->note) {
+		if (op->pair)
+			op->pair->pair = NULL;
+		cl_op_free(op);
+		return;
+	}
 	if (ep->tx_cntr) {
 		if (status == RCS_OK)
 			ep->tx_cntr->ok++;
@@ -172,12 +184,14 @@ void cl_op_end_send(struct cl_op *op, int status)
 	if (ep->tx_cq && !op->inject) {
 		ep->tx_cq->reserved--;
 		if (status != RCS_OK || !(op->flags & RCS_QUIET)) {
-			struct rcs_completion c = {.context = op->context, .op = RCS_OP_SEND,
+			struct rcs_completion c = {.context = op->context, .op = op->kind,
 				.status = status, .len = op->len, .tag = op->tag};
 
 			cl_cq_push(ep->tx_cq, &c);
 		}
 	}
+	if (op->kind != RCS_OP_SEND)
+		cl_rma_ended(op, status);
 	cl_op_free(op);
 }
 

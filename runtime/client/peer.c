@@ -121,8 +121,8 @@ static void end_all(struct cl_op **list, int status, bool send)
 
 /*
  * The peer's endpoint does not exist any more, or its node is lost. What waits for the peer's
- * library ends; what waits for a daemon (DELIVERED, GET_DONE) is answered by that daemon, unless
- * the node is lost.
+ * library ends; what waits for a daemon (DELIVERED, GET_DONE, RMA_DONE, RDONE) is answered by that
+ * daemon, unless its node is lost.
  */
 void cl_peer_gone(rcs_peer *p, int status)
 {
@@ -151,6 +151,7 @@ void cl_peer_gone(rcs_peer *p, int status)
 		cl_op_unlink(op);
 		cl_op_end_recv(op, status);
 	}
+	cl_rma_gone(p, status);
 	ep->kick = true;
 }
 
@@ -163,6 +164,12 @@ void rcs_peer_remove(rcs_peer *peer)
 		return;
 	peer->inserted = false;
 	end_all(&peer->pending, RCS_ERR_CANCELED, true);
+	end_all(&peer->flushes, RCS_ERR_CANCELED, true);
+	while (peer->rma_next) {
+		op = peer->rma_next;
+		cl_op_unlink(op);
+		cl_op_end_send(op, RCS_ERR_CANCELED);
+	}
 	DL_FOREACH_SAFE(ep->posted, op, tmp) {
 		if (op->peer != peer)
 			continue;

@@ -85,7 +85,7 @@ void cl_ep_drain_ctl(rcs_ep *ep)
  * message that waits for something else than credit does not hold the pieces up: they may be what it
  * waits for.
  */
-static bool peer_pump(rcs_peer *p)
+static bool messages_pump(rcs_peer *p)
 {
 	if (p->push_turn && p->pushing) {
 		if (!cl_push_try(p->pushing))
@@ -100,6 +100,13 @@ static bool peer_pump(rcs_peer *p)
 		return true;
 	}
 	return p->pushing && cl_push_try(p->pushing);
+}
+
+static bool peer_pump(rcs_peer *p)
+{
+	bool did = p->rma_next && cl_rma_try(p->rma_next);
+
+	return messages_pump(p) || did;
 }
 
 void cl_ep_pump(rcs_ep *ep)
@@ -121,7 +128,7 @@ void cl_ep_pump(rcs_ep *ep)
 				break;
 			if (peer_pump(p)) {
 				did = true;
-			} else if (!p->pending && !p->pushing) {
+			} else if (!p->pending && !p->pushing && !p->rma_next) {
 				p->active = false;
 				DL_DELETE2(ep->active, p, aprev, anext);
 			}
@@ -145,7 +152,7 @@ static void check_nodes(rcs_ep *ep)
 	}
 }
 
-static bool ep_progress(rcs_ep *ep)
+bool cl_ep_progress(rcs_ep *ep)
 {
 	int got = 0, i;
 
@@ -196,11 +203,13 @@ void cl_progress(rcs_ctx *ctx)
 {
 	bool more;
 
+	if (ctx->rails_done != ctx->rails_back)
+		cl_region_refresh(ctx);
 	do {
 		more = false;
 		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
 			if (!ep->lost)
-				ep_progress(ep);
+				cl_ep_progress(ep);
 		/* Others sleep on these rings, and what woke them may just have been taken: the
 		 * rings must ring again, or be empty for certain. */
 		if (ctx->sleepers)

@@ -173,6 +173,7 @@ static void gone(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 		case CL_RTS:
 		case CL_PUSHED:
 		case CL_PUSHING:
+		case CL_RMA:
 			cl_op_unlink(op);
 			cl_op_end_send(op, status);
 			break;
@@ -236,6 +237,13 @@ void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload
 		op = cl_op_find(ep, r->op);
 		if (op && op->state == CL_GETTING)
 			cl_large_get_done(op, r);
+		return;
+	}
+	if (r->type == WIRE_REC_RMA_DONE || r->type == WIRE_REC_RDONE) {
+		op = cl_op_find(ep, r->op);
+		if (op && op->state == CL_RMA &&
+			(r->type == WIRE_REC_RDONE) == (op->kind == RCS_OP_ATOMIC))
+			cl_rma_done(op, r);
 		return;
 	}
 	if (r->src_node >= ep->ch.nodes)

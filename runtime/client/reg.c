@@ -40,10 +40,10 @@ static int reg_mr_ioctl(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uin
 int (*cl_reg_mr)(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
 	uint32_t access, struct ib_uverbs_reg_mr_resp *resp) = reg_mr_ioctl;
 
-static int borrow(rcs_ep *ep, uint64_t addr, uint64_t len, struct shm_lent *lent, int *fds,
-	unsigned *n)
+static int borrow(struct cl_chan *ch, uint64_t addr, uint64_t len, struct wire_key key,
+	struct shm_lent *lent, int *fds, unsigned *n)
 {
-	struct shm_lend req = {.addr = addr, .len = len};
+	struct shm_lend req = {.addr = addr, .len = len, .key = key};
 	int rc = -EAGAIN;
 
 	cl_msg_init(&req.m, SHM_MSG_LEND);
@@ -52,7 +52,7 @@ static int borrow(rcs_ep *ep, uint64_t addr, uint64_t len, struct shm_lent *lent
 		if (i)
 			usleep(LOAN_US);
 		*n = WIRE_RAILS_MAX;
-		rc = cl_chan_ask(&ep->ch, &req, sizeof(req), lent, sizeof(*lent), fds, n);
+		rc = cl_chan_ask(ch, &req, sizeof(req), lent, sizeof(*lent), fds, n);
 	}
 	return rc;
 }
@@ -126,7 +126,8 @@ static int reg_outcome(uint64_t len, const struct shm_reg *r, struct rcs_error *
 	return 0;
 }
 
-int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct rcs_error *err)
+int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, struct wire_key key,
+	struct cl_reg *reg, struct rcs_error *err)
 {
 	uint64_t at = (uint64_t)(uintptr_t)addr;
 	struct shm_lent lent;
@@ -136,7 +137,7 @@ int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct
 	unsigned nfds = 0;
 	bool readonly = false;
 
-	rc = borrow(ep, at, len, &lent, fds, &nfds);
+	rc = borrow(ch, at, len, key, &lent, fds, &nfds);
 	if (rc) {
 		if (rc == -ECONNRESET || rc == -EPIPE || rc == -ENOTCONN)
 			return cl_fail(err, RCS_ERR_RUNTIME_LOST, "%s", lent.m.sentence);
@@ -151,7 +152,7 @@ int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct
 		register_all(&lent, at, len, fds, nfds, &out, &readonly);
 	while (nfds)
 		close(fds[--nfds]);
-	rc = cl_chan_ask(&ep->ch, &out, sizeof(out), &ans, sizeof(ans), NULL, NULL);
+	rc = cl_chan_ask(ch, &out, sizeof(out), &ans, sizeof(ans), NULL, NULL);
 	if (rc)
 		return cl_fail(err, RCS_ERR_RUNTIME_LOST, "the registration was not taken: %s",
 			ans.sentence[0] ? ans.sentence : strerror(-rc));
@@ -159,16 +160,17 @@ int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct
 	reg->rdma = out.ok != 0;
 	reg->readonly = readonly;
 	rc = reg_outcome(len, &out, err);
-	if (rc == RCS_ERR_MEMLOCK && !err && !ep->ctx->memlock_warned) {
+	if (rc == RCS_ERR_MEMLOCK && !err && !ctx->memlock_warned) {
 		struct rcs_error e;
 
-		ep->ctx->memlock_warned = true;
+		ctx->memlock_warned = true;
 		memlock_error(len, &e);
 		fprintf(stderr, "rcshare: rank %u: large messages are copied instead of fetched by RDMA: %s\n",
-			ep->ctx->rank, e.sentence);
+			ctx->rank, e.sentence);
 	}
-	if (rc)
-		cl_reg_drop(ep, reg);
+	/* what had the key before is not given up */
+	if (rc && !key.region)
+		cl_reg_drop(ch, reg);
 	return rc;
 }
 
@@ -176,12 +178,12 @@ int cl_reg_make(rcs_ep *ep, void *addr, uint64_t len, struct cl_reg *reg, struct
  * Nothing can touch the memory any more when this is called (its transfer has ended), so nobody
  * needs to wait for the daemon.
  */
-void cl_reg_drop(rcs_ep *ep, struct cl_reg *reg)
+void cl_reg_drop(struct cl_chan *ch, struct cl_reg *reg)
 {
 	struct shm_dereg req = {.key = reg->key};
 
 	cl_msg_init(&req.m, SHM_MSG_DEREG);
-	if (!ep->lost && reg->key.region)
-		cl_chan_tell(&ep->ch, &req, sizeof(req));
+	if (reg->key.region)
+		cl_chan_tell(ch, &req, sizeof(req));
 	*reg = (struct cl_reg){0};
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/lib.h"
@@ -18,44 +19,90 @@ bool cl_region_covers(const rcs_region *r, const void *p, uint64_t len)
 	return !len || (b >= r->addr && len <= r->len && (size_t)(b - r->addr) <= r->len - len);
 }
 
-int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err)
+static struct cl_chan *chan_of(rcs_region *r, const struct cl_ep_reg *e)
 {
-	struct cl_ep_reg *e;
+	return e->ep ? &e->ep->ch : &r->ctx->spare;
+}
+
+static struct cl_ep_reg *reg_find(rcs_region *r, const rcs_ep *ep)
+{
+	struct cl_ep_reg *e = r->regs;
+
+	while (e && e->ep != ep)
+		e = e->next;
+	return e;
+}
+
+/*
+ * A rail that came back knows nothing of what was registered before: the same region is registered
+ * again, under the same key, which others may have.
+ */
+static void refresh(rcs_region *r, struct cl_ep_reg *e)
+{
+	struct cl_reg again = {0};
 	int rc;
 
-	for (e = region->regs; e && e->ep != ep; e = e->next)
-		;
-	/* A rail that came back knows nothing of what was registered before. Only this request uses the
-	 * region: it can be made anew. */
-	if (e && e->rails != region->ctx->rails_back && region->uses <= 1) {
-		struct cl_reg fresh;
+	if (e->rails == r->ctx->rails_back)
+		return;
+	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, e->reg.key, &again, NULL);
+	if (rc == RCS_ERR_AGAIN)
+		return; /* at the next use, perhaps */
+	e->rails = r->ctx->rails_back;
+	if (rc)
+		return;
+	e->reg.rdma |= again.rdma;
+	e->reg.readonly |= again.readonly;
+}
 
-		if (cl_reg_make(ep, region->addr, region->len, &fresh, NULL) == 0) {
-			cl_reg_drop(ep, &e->reg);
-			e->reg = fresh;
-			e->rails = region->ctx->rails_back;
-		}
-	}
-	if (e) {
-		*reg = e->reg;
-		return 0;
-	}
-	e = calloc(1, sizeof(*e));
+/* key.region 0: a new registration; else of memory that the daemon gave. */
+static int reg_add(rcs_region *r, rcs_ep *ep, struct wire_key key, struct rcs_error *err)
+{
+	struct cl_ep_reg *e = calloc(1, sizeof(*e));
+	int rc;
+
 	if (!e)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a region");
-	rc = cl_reg_make(ep, region->addr, region->len, &e->reg, err);
+	e->ep = ep;
+	e->home = key.region;
+	e->rails = r->ctx->rails_back;
+	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, key, &e->reg, err);
 	if (rc) {
 		free(e);
 		return rc;
 	}
-	e->ep = ep;
-	e->rails = region->ctx->rails_back;
-	e->next = region->regs;
-	region->regs = e;
+	e->next = r->regs;
+	r->regs = e;
+	return 0;
+}
+
+int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err)
+{
+	struct cl_ep_reg *e = reg_find(region, ep);
+	int rc;
+
+	if (e) {
+		refresh(region, e);
+	} else {
+		rc = reg_add(region, ep, (struct wire_key){0, 0}, err);
+		if (rc)
+			return rc;
+		e = region->regs;
+	}
 	*reg = e->reg;
 	return 0;
 }
 
+/* 0 when nothing can touch the memory by this registration any more. */
+static int dereg(struct cl_chan *ch, const struct cl_reg *reg)
+{
+	struct shm_dereg req = {.key = reg->key}, ans;
+
+	cl_msg_init(&req.m, SHM_MSG_DEREG);
+	return cl_chan_ask(ch, &req, sizeof(req), &ans, sizeof(ans), NULL, NULL) == -ETIMEDOUT ?
+		RCS_ERR_TIMEOUT : 0;
+}
+
+/* What only this endpoint's own requests use ends with the channel; others' requests are awaited. */
 void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep)
 {
 	for (rcs_region *r = ctx->regions; r; r = r->next)
@@ -64,24 +111,63 @@ void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep)
 				p = &e->next;
 				continue;
 			}
+			if (e->exported)
+				dereg(&ep->ch, &e->reg);
 			*p = e->next;
 			free(e);
 		}
 }
 
-static int open_locked(rcs_ctx *ctx, void *addr, size_t len, bool alloced, rcs_region **region,
-	struct rcs_error *err)
+void cl_region_rehome(rcs_ctx *ctx, rcs_ep *ep)
+{
+	if (ctx->spare.shm)
+		return; /* it made a channel of its own */
+	for (rcs_region *r = ctx->regions; r; r = r->next)
+		for (struct cl_ep_reg *e = r->regs; e; e = e->next)
+			if (!e->ep)
+				e->ep = ep;
+}
+
+void cl_region_refresh(rcs_ctx *ctx)
+{
+	ctx->rails_done = ctx->rails_back;
+	for (rcs_region *r = ctx->regions; r; r = r->next)
+		for (struct cl_ep_reg *e = r->regs; e; e = e->next)
+			if (e->exported)
+				refresh(r, e);
+}
+
+void cl_region_abandon(rcs_region *r)
+{
+	for (struct cl_ep_reg *e = r->regs, *next; e; e = next) {
+		next = e->next;
+		free(e);
+	}
+	DL_DELETE(r->ctx->regions, r);
+	free(r);
+}
+
+static rcs_region *region_new(rcs_ctx *ctx, void *addr, size_t len)
 {
 	rcs_region *r = calloc(1, sizeof(*r));
+
+	if (r) {
+		r->ctx = ctx;
+		r->addr = addr;
+		r->len = len;
+	}
+	return r;
+}
+
+static int open_locked(rcs_ctx *ctx, void *addr, size_t len, rcs_region **region,
+	struct rcs_error *err)
+{
+	rcs_region *r = region_new(ctx, addr, len);
 	struct cl_reg reg;
 	int rc = 0;
 
 	if (!r)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a region");
-	r->ctx = ctx;
-	r->addr = addr;
-	r->len = len;
-	r->alloced = alloced;
 	/* Registered now where it can be, so that a limit shows here; else at first use. */
 	if (ctx->eps && !ctx->eps->lost && ctx->eps->ch.zcopy_min != UINT32_MAX)
 		rc = cl_region_reg(r, ctx->eps, &reg, err);
@@ -104,27 +190,28 @@ int rcs_region_open(rcs_ctx *ctx, void *addr, size_t len, rcs_region **region, s
 	rc = cl_enter(ctx);
 	if (rc)
 		return cl_fail(err, rc, "%s", rcs_status_text(rc));
-	rc = open_locked(ctx, addr, len, false, region, err);
+	rc = open_locked(ctx, addr, len, region, err);
 	cl_leave(ctx);
 	return rc;
 }
 
-/* The answers are awaited: after this the user may unmap. */
-static void region_drop(rcs_region *r)
+/* The answers are awaited: after this the user may unmap. One that does not come leaves the region. */
+static int region_drop(rcs_region *r)
 {
-	for (struct cl_ep_reg *e = r->regs, *next; e; e = next) {
-		struct shm_dereg req = {.key = e->reg.key}, ans;
+	struct cl_ep_reg *e;
 
-		next = e->next;
-		cl_msg_init(&req.m, SHM_MSG_DEREG);
-		if (!e->ep->lost && e->reg.key.region)
-			cl_chan_ask(&e->ep->ch, &req, sizeof(req), &ans, sizeof(ans), NULL, NULL);
+	while ((e = r->regs)) {
+		int rc = dereg(chan_of(r, e), &e->reg);
+
+		if (rc)
+			return rc;
+		r->regs = e->next;
 		free(e);
 	}
-	DL_DELETE(r->ctx->regions, r);
 	if (r->alloced)
 		munmap(r->addr, r->len);
-	free(r);
+	cl_region_abandon(r);
+	return 0;
 }
 
 int rcs_region_close(rcs_region *region)
@@ -137,18 +224,131 @@ int rcs_region_close(rcs_region *region)
 	rc = cl_enter(ctx);
 	if (rc)
 		return rc;
-	if (region->uses)
-		rc = RCS_ERR_BUSY;
-	else
-		region_drop(region);
+	rc = region->uses ? RCS_ERR_BUSY : region_drop(region);
 	cl_leave(ctx);
 	return rc;
+}
+
+/* --- keys ---------------------------------------------------------------------------------------- */
+
+static int key_locked(rcs_region *r, rcs_ep *ep, struct rcs_key *key, struct rcs_error *err)
+{
+	const struct wire_addr *own = &ep->ch.addr;
+	struct wire_ukey k = {.node = own->node, .ep = own->ep, .epoch = own->epoch, .job = own->job,
+		.addr = (uint64_t)(uintptr_t)r->addr, .len = r->len};
+	struct cl_ep_reg *e;
+	struct cl_reg reg;
+	int rc;
+
+	_Static_assert(sizeof(k) == RCS_KEY_SIZE, "key");
+	if (ep->lost)
+		return cl_fail(err, ep->lost, "%s", rcs_status_text(ep->lost));
+	rc = cl_region_reg(r, ep, &reg, err);
+	if (rc)
+		return rc;
+	e = reg_find(r, ep);
+	e->exported = true;
+	k.key = reg.key;
+	k.flags = e->home ? WIRE_UKEY_ATOMIC : 0;
+	wire_ukey_seal(&k);
+	memcpy(key->bytes, &k, sizeof(k));
+	return 0;
+}
+
+int rcs_region_key(rcs_region *region, rcs_ep *ep, struct rcs_key *key, struct rcs_error *err)
+{
+	int rc;
+
+	if (!region || !ep || !key || region->ctx != ep->ctx)
+		return cl_fail(err, RCS_ERR_INVALID,
+			"rcs_region_key: needs a region and an endpoint of one context, and a key to fill");
+	rc = cl_enter(ep->ctx);
+	if (rc)
+		return cl_fail(err, rc, "%s", rcs_status_text(rc));
+	rc = key_locked(region, ep, key, err);
+	cl_leave(ep->ctx);
+	return rc;
+}
+
+/* --- memory that the daemon maps too --------------------------------------------------------------- */
+
+/* The channel it will belong to. Before the first endpoint that is the one which waits for it. */
+static struct cl_chan *alloc_chan(rcs_ctx *ctx, rcs_ep **ep, struct rcs_error *err)
+{
+	for (*ep = ctx->eps; *ep; *ep = (*ep)->next)
+		if (!(*ep)->lost)
+			return &(*ep)->ch;
+	if (ctx->spare.shm || !cl_chan_open(ctx, 0, &ctx->spare, err))
+		return &ctx->spare;
+	return NULL;
+}
+
+static int daemon_memory(struct cl_chan *ch, size_t len, void **addr, struct wire_key *key,
+	struct rcs_error *err)
+{
+	struct shm_alloc req = {.len = len};
+	struct shm_alloced ans;
+	struct cl_reg reg = {0};
+	unsigned n = 1;
+	struct stat st;
+	int fd = -1, rc;
+
+	cl_msg_init(&req.m, SHM_MSG_ALLOC);
+	rc = cl_chan_ask(ch, &req, sizeof(req), &ans, sizeof(ans), &fd, &n);
+	if (rc || !n)
+		return cl_fail(err, rc == -ECONNRESET || rc == -EPIPE || rc == -ENOTCONN ?
+			RCS_ERR_RUNTIME_LOST : RCS_ERR_NOMEM, "the rcshare daemon has no %zu bytes of memory "
+			"to share: %s", len, ans.m.sentence[0] ? ans.m.sentence :
+			rc ? strerror(-rc) : "its answer lacks a descriptor");
+	reg.key = ans.key;
+	/* a mapping beyond the file would be a SIGBUS later */
+	*addr = fstat(fd, &st) || (uint64_t)st.st_size < len ? MAP_FAILED :
+		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	rc = errno;
+	close(fd);
+	if (*addr == MAP_FAILED) {
+		cl_reg_drop(ch, &reg);
+		return cl_fail(err, RCS_ERR_NOMEM, "cannot map %zu bytes of the rcshare daemon's memory: %s",
+			len, strerror(rc));
+	}
+	*key = ans.key;
+	return 0;
+}
+
+static int alloc_locked(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region,
+	struct rcs_error *err)
+{
+	struct cl_reg reg = {0};
+	struct cl_chan *ch;
+	rcs_region *r;
+	rcs_ep *ep;
+	void *p;
+	int rc;
+
+	ch = alloc_chan(ctx, &ep, err);
+	if (!ch)
+		return RCS_ERR_NO_RUNTIME;
+	rc = daemon_memory(ch, len, &p, &reg.key, err);
+	if (rc)
+		return rc;
+	r = region_new(ctx, p, len);
+	rc = r ? reg_add(r, ep, reg.key, err) : cl_fail(err, RCS_ERR_NOMEM, "no memory for a region");
+	if (rc) {
+		cl_reg_drop(ch, &reg);
+		munmap(p, len);
+		free(r);
+		return rc;
+	}
+	r->alloced = true;
+	DL_APPEND(ctx->regions, r);
+	*addr = p;
+	*region = r;
+	return 0;
 }
 
 int rcs_alloc(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region, struct rcs_error *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	void *p;
 	int rc;
 
 	if (!ctx || !len || !addr || !region || len > SIZE_MAX - page)
@@ -157,16 +357,7 @@ int rcs_alloc(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region, struct
 	rc = cl_enter(ctx);
 	if (rc)
 		return cl_fail(err, rc, "%s", rcs_status_text(rc));
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED) {
-		rc = cl_fail(err, RCS_ERR_NOMEM, "mmap of %zu bytes: %s", len, strerror(errno));
-	} else {
-		rc = open_locked(ctx, p, len, true, region, err);
-		if (rc)
-			munmap(p, len);
-		else
-			*addr = p;
-	}
+	rc = alloc_locked(ctx, len, addr, region, err);
 	cl_leave(ctx);
 	return rc;
 }

@@ -5,7 +5,7 @@
 
 #include "client/lib.h"
 
-static bool node_busy(rcs_peer *p)
+bool cl_node_busy(rcs_peer *p)
 {
 	rcs_ep *ep = p->ep;
 
@@ -16,7 +16,7 @@ static bool node_busy(rcs_peer *p)
 	return true;
 }
 
-static struct wire_rec *record(rcs_peer *p, uint16_t type, uint32_t len)
+struct wire_rec *cl_record(rcs_peer *p, uint16_t type, uint32_t len)
 {
 	rcs_ep *ep = p->ep;
 	struct wire_rec *r;
@@ -32,21 +32,35 @@ static struct wire_rec *record(rcs_peer *p, uint16_t type, uint32_t len)
 	r->dst_node = (uint16_t)p->key.node;
 	r->dst_ep = (uint16_t)p->key.ep;
 	r->dst_epoch = p->key.epoch;
-	r->credit = cl_credit_now(p);
 	return r;
 }
 
-static void commit(rcs_peer *p, struct wire_rec *r)
+void cl_record_commit(rcs_peer *p, const struct wire_rec *r)
 {
 	shm_ring_commit(&p->ep->ch.tx, r->len);
-	p->sent += WIRE_REC_SPACE(r->len);
 	p->ep->tx_dirty = true;
 	p->ep->ctx->work++;
 }
 
+/* What is charged reaches the peer's library, and takes credit along. */
+static struct wire_rec *charged(rcs_peer *p, uint16_t type, uint32_t len)
+{
+	struct wire_rec *r = cl_record(p, type, len);
+
+	if (r)
+		r->credit = cl_credit_now(p);
+	return r;
+}
+
+static void commit(rcs_peer *p, const struct wire_rec *r)
+{
+	cl_record_commit(p, r);
+	p->sent += WIRE_REC_SPACE(r->len);
+}
+
 static bool eager(rcs_peer *p, const struct rcs_msg *m, uint64_t len, uint64_t op)
 {
-	struct wire_rec *r = record(p, WIRE_REC_MSG, (uint32_t)len);
+	struct wire_rec *r = charged(p, WIRE_REC_MSG, (uint32_t)len);
 
 	if (!r)
 		return false;
@@ -80,7 +94,8 @@ static void expose(struct cl_op *op, struct wire_rts *rts)
 	if (!op->reg.key.region && op->reg.rdma)
 		return; /* tried before */
 	if (!op->reg.key.region &&
-		cl_reg_make(ep, op->iov[0].iov_base, op->len, &op->reg, NULL)) {
+		cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->len, (struct wire_key){0, 0},
+			&op->reg, NULL)) {
 		op->reg = (struct cl_reg){.rdma = true};
 		return;
 	}
@@ -106,7 +121,7 @@ static bool rts(struct cl_op *op)
 	expose(op, &body);
 	if (ep->lost)
 		return false;
-	r = record(p, WIRE_REC_RTS, sizeof(body));
+	r = charged(p, WIRE_REC_RTS, sizeof(body));
 	if (!r)
 		return false;
 	r->tag = op->tag;
@@ -152,7 +167,7 @@ bool cl_send_try(struct cl_op *op)
 	struct rcs_msg m;
 
 	p->short_of_credit = false;
-	if (node_busy(p))
+	if (cl_rma_holds(p, op) || cl_node_busy(p))
 		return false;
 	if (!p->met)
 		cl_peer_meet(p);
@@ -194,9 +209,9 @@ bool cl_push_try(struct cl_op *op)
 		most = ep->ch.eager_max;
 	if (piece > most)
 		piece = most;
-	if (WIRE_REC_SPACE(piece) > left || node_busy(p))
+	if (WIRE_REC_SPACE(piece) > left || cl_node_busy(p))
 		return false;
-	r = record(p, WIRE_REC_PUSH, (uint32_t)piece);
+	r = charged(p, WIRE_REC_PUSH, (uint32_t)piece);
 	if (!r)
 		return false;
 	r->op = op->remote;
@@ -221,9 +236,9 @@ static bool at_once(rcs_ep *ep, const struct rcs_msg *m, uint64_t len)
 {
 	rcs_peer *p = m->peer;
 
-	if (p->pending || !p->met || m->flags & RCS_SEND_DELIVERED || ep->ctl)
+	if (p->pending || p->flushes || ep->flushes || !p->met || m->flags & RCS_SEND_DELIVERED || ep->ctl)
 		return false;
-	return len <= ep->ch.eager_max && choose(p, len) == EAGER && !node_busy(p) &&
+	return len <= ep->ch.eager_max && choose(p, len) == EAGER && !cl_node_busy(p) &&
 		eager(p, m, len, 0);
 }
 

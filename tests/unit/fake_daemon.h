@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fake_daemon.h - daemons of a few nodes in one thread, for unit tests of the library: attach, record
- * copying, answers that daemons give, registration and gets by memcpy. No network, no failover.
+ * copying, answers that daemons give, registration, gets and one-sided requests by memcpy. No network,
+ * no failover.
  *
  *	fake_start(2);  fake_path(node)  ...  fake_stop();
  */
@@ -39,13 +40,22 @@ struct fake_chan {
 	size_t size;
 	struct shm_ring tx, rx;
 	struct shm_lent lent;
-	uint64_t events; /* to give */
+	bool dereg_waits;
 };
 
 struct fake_region {
 	uint64_t addr, len;
-	bool used, ok;
+	bool used, ok, alloced;
 	int owner;
+	uint32_t gen;
+	unsigned loans; /* LEND of this key */
+	uint8_t *mem;	/* alloced: our mapping */
+	size_t mem_len;
+};
+
+struct fake_held {
+	struct wire_rec r;
+	uint8_t payload[WIRE_REC_PAYLOAD_MAX];
 };
 
 static struct fake {
@@ -70,6 +80,13 @@ static struct fake {
 	uint64_t get_stop;  /* gets end with AGAIN after so many bytes; 0: never */
 	volatile bool paused;	 /* takes no records */
 	uint64_t records[32]; /* seen, by type */
+	volatile bool hold_rma;	 /* RMA and RATOM are kept until fake_release */
+	volatile bool hold_dereg; /* DEREG is not answered */
+	bool no_alloc;
+	int rma_status;	      /* what RMA ends with instead of being executed */
+	struct wire_rma rma;  /* the last one */
+	struct fake_held *held[256];
+	unsigned nheld;
 	unsigned live_regions, gets;
 	bool overflow; /* a promise was broken */
 } fake;
@@ -146,6 +163,15 @@ static inline void fake_attach(struct fake_chan *c, const struct shm_attach *a)
 		(int[]){c->memfd, fake.table_fd[c->node], c->bell, c->rank_bell}, 4);
 }
 
+static inline void fake_region_end(struct fake_region *r)
+{
+	if (r->mem)
+		munmap(r->mem, r->mem_len);
+	r->mem = NULL;
+	r->used = false;
+	fake.live_regions--;
+}
+
 static inline void fake_close(struct fake_chan *c)
 {
 	close(c->sock);
@@ -156,26 +182,73 @@ static inline void fake_close(struct fake_chan *c)
 		close(c->rank_bell);
 	}
 	for (int i = 1; i < FAKE_REGIONS; i++)
-		if (fake.region[i].used && fake.region[i].owner == c - fake.chan) {
-			fake.region[i].used = false;
-			fake.live_regions--;
-		}
+		if (fake.region[i].used && fake.region[i].owner == c - fake.chan)
+			fake_region_end(&fake.region[i]);
 	*c = (struct fake_chan){0};
+}
+
+static inline struct wire_key fake_region_new(struct fake_chan *c)
+{
+	uint32_t i, gen;
+
+	for (i = 1; i < FAKE_REGIONS && fake.region[i].used; i++)
+		;
+	gen = fake.region[i].gen + 1;
+	fake.region[i] = (struct fake_region){.used = true, .owner = (int)(c - fake.chan), .gen = gen};
+	fake.live_regions++;
+	return (struct wire_key){i, gen};
+}
+
+static inline struct fake_region *fake_region_find(struct fake_chan *c, struct wire_key k)
+{
+	struct fake_region *r = k.region < FAKE_REGIONS ? &fake.region[k.region] : NULL;
+
+	return r && r->used && r->gen == k.gen && r->owner == c - fake.chan ? r : NULL;
+}
+
+static inline void fake_alloc(struct fake_chan *c, const struct shm_alloc *q)
+{
+	struct shm_alloced ans = {.m = {.type = SHM_MSG_ALLOC, .abi = SHM_ABI}};
+	struct fake_region *g;
+	int fd;
+
+	if (fake.no_alloc) {
+		ans.m.status = -ENOMEM;
+		strcpy(ans.m.sentence, "memory_limit_mb is reached");
+		fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
+		return;
+	}
+	fd = memfd_create("alloc", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)q->len))
+		abort();
+	ans.key = fake_region_new(c);
+	g = &fake.region[ans.key.region];
+	g->alloced = true;
+	g->mem_len = q->len;
+	g->mem = mmap(NULL, q->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	fake_send(c->sock, &ans, sizeof(ans), &fd, 1);
+	close(fd);
 }
 
 static inline void fake_lend(struct fake_chan *c, const struct shm_lend *q)
 {
 	struct shm_lent ans = {.m = {.type = SHM_MSG_LEND, .abi = SHM_ABI}, .ndev = fake.devices};
 	int null[4] = {-1, -1, -1, -1};
-	uint32_t i;
+	struct fake_region *g;
 
-	for (i = 1; i < FAKE_REGIONS && fake.region[i].used; i++)
-		;
-	fake.region[i] = (struct fake_region){.addr = q->addr, .len = q->len, .used = true,
-		.owner = (int)(c - fake.chan)};
-	fake.live_regions++;
-	ans.key.region = i;
-	ans.key.gen = 1;
+	if (q->key.region)
+		ans.key = q->key;
+	else
+		ans.key = fake_region_new(c);
+	g = fake_region_find(c, ans.key);
+	if (!g) {
+		ans.m.status = -ENOENT;
+		fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
+		return;
+	}
+	g->addr = q->addr;
+	g->len = q->len;
+	g->loans++;
 	for (unsigned d = 0; d < fake.devices; d++)
 		null[d] = open("/dev/null", O_RDWR | O_CLOEXEC);
 	fake_send(c->sock, &ans, sizeof(ans), null, fake.devices);
@@ -192,10 +265,19 @@ static inline bool fake_request(struct fake_chan *c)
 		struct shm_reg reg;
 		struct shm_dereg dereg;
 		struct shm_eager eager;
+		struct shm_alloc alloc;
 	} q;
 	struct shm_msg ans = {.abi = SHM_ABI};
-	ssize_t n = recv(c->sock, &q, sizeof(q), MSG_DONTWAIT);
+	ssize_t n;
 
+	if (c->dereg_waits) {
+		if (fake.hold_dereg)
+			return true;
+		c->dereg_waits = false;
+		ans.type = SHM_MSG_DEREG;
+		fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
+	}
+	n = recv(c->sock, &q, sizeof(q), MSG_DONTWAIT);
 	if (n == 0 || (n < 0 && errno != EAGAIN))
 		return false;
 	if (n < 0)
@@ -212,9 +294,19 @@ static inline bool fake_request(struct fake_chan *c)
 		fake.region[q.reg.key.region].ok = q.reg.ok;
 		break;
 	case SHM_MSG_DEREG:
-		fake.region[q.dereg.key.region].used = false;
-		fake.live_regions--;
+		if (!fake_region_find(c, q.dereg.key)) {
+			ans.status = -ENOENT;
+			break;
+		}
+		fake_region_end(&fake.region[q.dereg.key.region]);
+		if (fake.hold_dereg) {
+			c->dereg_waits = true;
+			return true;
+		}
 		break;
+	case SHM_MSG_ALLOC:
+		fake_alloc(c, &q.alloc);
+		return true;
 	default:
 		ans.status = -EPROTO;
 	}
@@ -282,6 +374,89 @@ static inline void fake_get(struct fake_chan *c, const struct wire_rec *r, const
 	fake_put(c, &a, NULL);
 }
 
+/* The memory of (node, ep, epoch) that a one-sided request names; NULL: *status says why not. */
+static inline uint8_t *fake_target(const struct wire_rec *r, struct wire_key k, uint64_t off, uint64_t len,
+	int *status)
+{
+	struct fake_chan *o = fake_find(r->dst_node, r->dst_ep, r->dst_epoch);
+	struct fake_region *g = o ? fake_region_find(o, k) : NULL;
+
+	*status = !o ? RCS_ERR_PEER_GONE : RCS_ERR_ACCESS;
+	if (!g || off > g->len || len > g->len - off)
+		return NULL;
+	*status = RCS_OK;
+	return (g->mem ? g->mem : (uint8_t *)(uintptr_t)g->addr) + off;
+}
+
+static inline void fake_rma(struct fake_chan *c, const struct wire_rec *r, const uint8_t *payload)
+{
+	struct wire_rma w;
+	uint8_t *mem, *own;
+	int status;
+
+	memcpy(&w, payload, sizeof(w));
+	fake.rma = w;
+	mem = fake_target(r, w.key, w.off, w.len, &status);
+	if (w.lregion && !fake_region_find(c, (struct wire_key){w.lregion, w.lgen}))
+		status = RCS_ERR_FAULT;
+	own = (uint8_t *)(uintptr_t)w.laddr;
+	if (fake.rma_status)
+		status = fake.rma_status;
+	else if (!status && w.flags & WIRE_RMA_INLINE)
+		memcpy(mem, payload + sizeof(w), w.len);
+	else if (!status && w.len)
+		memcpy(w.flags & WIRE_RMA_GET ? own : mem, w.flags & WIRE_RMA_GET ? mem : own, w.len);
+	/* as a daemon does: a dead owner is told by GONE, the rest by the answer */
+	if (status == RCS_ERR_PEER_GONE && !fake.rma_status)
+		fake_answer(c, r, WIRE_REC_GONE, r->op, status);
+	else
+		fake_answer(c, r, WIRE_REC_RMA_DONE, r->op, status);
+}
+
+static inline void fake_ratom(struct fake_chan *c, const struct wire_rec *r, const uint8_t *payload)
+{
+	struct wire_rec a = {.type = WIRE_REC_RDONE, .src_node = r->dst_node, .src_ep = UINT16_MAX,
+		.dst_node = (uint16_t)c->node, .op = r->op};
+	struct wire_atomic w;
+	uint64_t old = 0, new;
+	uint8_t *mem;
+	int status;
+
+	memcpy(&w, payload, sizeof(w));
+	mem = fake_target(r, wire_key_unpack(r->data), r->tag, w.size, &status);
+	if (status == RCS_ERR_PEER_GONE) {
+		fake_answer(c, r, WIRE_REC_GONE, r->op, status);
+		return;
+	}
+	if (!status) {
+		memcpy(&old, mem, w.size);
+		new = w.op == WIRE_ATOMIC_ADD ? old + r->arg :
+			w.op == WIRE_ATOMIC_SWAP || old == w.compare ? r->arg : old;
+		memcpy(mem, &new, w.size);
+	}
+	a.arg = (uint64_t)(int64_t)status;
+	a.data = old;
+	fake_put(c, &a, NULL);
+}
+
+/* The i-th of those that were held goes on, in any order. */
+static inline void fake_release(unsigned i)
+{
+	struct fake_held *h;
+	struct fake_chan *c;
+
+	pthread_mutex_lock(&fake.lock);
+	h = fake.held[i];
+	c = h ? fake_find(h->r.src_node, h->r.src_ep, h->r.src_epoch) : NULL;
+	if (c && h->r.type == WIRE_REC_RMA)
+		fake_rma(c, &h->r, h->payload);
+	else if (c)
+		fake_ratom(c, &h->r, h->payload);
+	fake.held[i] = NULL;
+	free(h);
+	pthread_mutex_unlock(&fake.lock);
+}
+
 static inline void fake_record(struct fake_chan *c, struct wire_rec *r, const uint8_t *payload)
 {
 	struct fake_chan *to;
@@ -293,6 +468,22 @@ static inline void fake_record(struct fake_chan *c, struct wire_rec *r, const ui
 	r->src_epoch = c->epoch;
 	if (r->type == WIRE_REC_PEER)
 		return;
+	if (fake.hold_rma && (r->type == WIRE_REC_RMA || r->type == WIRE_REC_RATOM)) {
+		struct fake_held *h = calloc(1, sizeof(*h));
+
+		h->r = *r;
+		memcpy(h->payload, payload, r->len);
+		fake.held[fake.nheld++] = h;
+		return;
+	}
+	if (r->type == WIRE_REC_RMA) {
+		fake_rma(c, r, payload);
+		return;
+	}
+	if (r->type == WIRE_REC_RATOM) {
+		fake_ratom(c, r, payload);
+		return;
+	}
 	if (r->type == WIRE_REC_GET) {
 		fake_get(c, r, (const void *)payload);
 		return;
@@ -441,6 +632,8 @@ static inline void fake_stop(void)
 		rmdir(path);
 	}
 	rmdir(fake.dir);
+	for (unsigned i = 0; i < fake.nheld; i++)
+		free(fake.held[i]);
 	memset(&fake, 0, sizeof(fake));
 }
 
