@@ -26,12 +26,23 @@ void core_ctrl_reply(struct core_link *l, uint8_t on, const struct core_ctrl *c)
 	l->reply_lane[l->reply_n++] = on;
 }
 
+void core_ctrl_dead(const struct core_link *l, struct core_ctrl *c, uint8_t lane, uint32_t gen)
+{
+	const struct core_lane *ln = &l->lane[lane];
+
+	core_ctrl_fill(l, c, CORE_CTRL_LANE_DEAD, lane, gen);
+	c->reason = ln->gen == gen ? ln->reason : CORE_R_NONE;
+	if (ln->mine.valid && ln->mine.gen == gen) {
+		c->flags = CORE_CTRL_F_FENCED | (ln->mine.known ? CORE_CTRL_F_KNOWN : 0);
+		c->psn = ln->mine.psn;
+	}
+}
+
 static void reply_dead(struct core_link *l, uint8_t on, uint8_t lane, uint32_t gen)
 {
 	struct core_ctrl c;
 
-	core_ctrl_fill(l, &c, CORE_CTRL_LANE_DEAD, lane, gen);
-	c.reason = l->lane[lane].gen == gen ? l->lane[lane].reason : CORE_R_NONE;
+	core_ctrl_dead(l, &c, lane, gen);
 	c.token = 1;
 	core_ctrl_reply(l, on, &c);
 }
@@ -78,6 +89,15 @@ uint64_t core_ctrl_due(const struct core_link *l, uint8_t lane)
 	}
 }
 
+uint64_t core_hold_due(const struct core_link *l, uint8_t lane)
+{
+	const struct core_lane *ln = &l->lane[lane];
+
+	if (!ln->hold || (ln->peers.valid && ln->peers.gen == ln->hold_gen))
+		return CORE_NEVER;
+	return ln->hold_ask_at;
+}
+
 uint64_t core_want_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
@@ -118,6 +138,11 @@ static void rx_open_req(struct core_link *l, uint8_t on, const struct core_ctrl 
 			ln->ctrl_at = now;
 		else if (!core_lane_live(ln) && !ln->req_waiting)
 			reply_dead(l, on, c->lane, c->gen);
+		return;
+	}
+	/* We still need its word about the older one: the lane is opened after that. */
+	if (ln->hold) {
+		ln->hold_ask_at = core_min(ln->hold_ask_at, now);
 		return;
 	}
 	/* A newer generation says that the older is dead at the peer. */
@@ -179,6 +204,10 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 	struct core_lane *ln = &l->lane[c->lane];
 	bool request = c->reason == CORE_R_REQUEST;
 
+	if (c->flags & CORE_CTRL_F_FENCED && c->gen >= ln->peers.gen)
+		ln->peers = (struct core_report){.valid = true,
+			.known = c->flags & CORE_CTRL_F_KNOWN, .gen = c->gen, .psn = c->psn};
+
 	if (c->lane == CORE_LANE_TCP && ln->state != CORE_LANE_UP) {
 		/* A connect under way is another connection's; its generation is not known yet. */
 	} else if (c->gen >= ln->gen) {
@@ -190,8 +219,10 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 		ln->heard = true;
 		core_final_count(l, c->lane, c->count);
 	}
-	if (!c->token)
+	if (!c->token) {
+		ln->owed = ln->state == CORE_LANE_FENCING && ln->gen == c->gen;
 		reply_dead(l, on, c->lane, c->gen);
+	}
 }
 
 static void rx_ping(struct core_link *l, uint8_t on, const struct core_ctrl *c)

@@ -30,6 +30,9 @@
 #define CORE_ACK_TOKENS   4u
 #define CORE_ACK_TOKEN_NS 50000000ull
 
+/* What a frame counts for, among bytes. */
+#define CORE_FRAME_BYTES 4096u
+
 static inline bool core_lane_live(const struct core_lane *ln)
 {
 	return ln->state == CORE_LANE_OPENING || ln->state == CORE_LANE_SETUP ||
@@ -76,17 +79,19 @@ void core_lane_probed(struct core_link *l, uint8_t lane);
 void core_ctrl_fill(const struct core_link *l, struct core_ctrl *c, enum core_ctrl_type type,
 	uint8_t lane, uint32_t gen);
 void core_ctrl_take_req(struct core_link *l, uint8_t lane, uint64_t now);
+void core_ctrl_dead(const struct core_link *l, struct core_ctrl *c, uint8_t lane, uint32_t gen);
 void core_ctrl_reply(struct core_link *l, uint8_t on, const struct core_ctrl *c);
 uint8_t core_ctrl_lane(const struct core_link *l, uint8_t avoid, uint8_t nth, uint32_t can_send);
 uint64_t core_ctrl_due(const struct core_link *l, uint8_t lane);
+uint64_t core_hold_due(const struct core_link *l, uint8_t lane);
 uint64_t core_want_due(const struct core_link *l, uint8_t lane);
 
 /* stall.c */
 uint64_t core_stall_ask_due(const struct core_link *l, uint8_t lane);
 uint64_t core_stall_verdict_due(const struct core_link *l, uint8_t lane);
 void core_stall_tick(struct core_link *l, uint64_t now);
-void core_stall_progress(struct core_link *l, uint8_t lane, uint64_t now);
-void core_stall_posted(struct core_link *l, uint8_t lane, uint64_t now);
+void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
+void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
 void core_stall_overslept(struct core_link *l, uint64_t late);
 
 #endif

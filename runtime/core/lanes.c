@@ -129,7 +129,8 @@ void core_lane_down(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->act_close = ln->act_fence = false;
 	if (ln->req_waiting) {
 		ln->req_waiting = false;
-		core_ctrl_take_req(l, lane, now);
+		if (!ln->hold) /* else it is asked again, and taken after the report */
+			core_ctrl_take_req(l, lane, now);
 	}
 }
 
@@ -139,11 +140,44 @@ static void fenced(struct core_link *l, uint8_t lane, uint64_t now)
 
 	core_slots_unpost(l, lane);
 	ln->posts = ln->plain = 0;
+	ln->bytes = 0;
+	/* A generation that was never connected executed nothing: the last one's report stays. */
+	if (ln->connected)
+		ln->mine = (struct core_report){.valid = true, .gen = ln->gen,
+			.known = ln->said.valid && ln->said.gen == ln->gen, .psn = ln->said.psn};
+	ln->connected = false;
+	if (ln->owed) {
+		struct core_ctrl c;
+
+		core_ctrl_dead(l, &c, lane, ln->gen);
+		c.token = 1;
+		core_ctrl_reply(l, CORE_LANE_TCP, &c);
+	}
+	ln->owed = false;
+	if (!ln->heard)
+		ln->ctrl_at = now;
 	ln->act_fence = false;
 	ln->state = CORE_LANE_DEAD;
 	ln->dead_at = now;
 	if (ln->fo_open && !ln->fo.fenced_ns)
 		ln->fo.fenced_ns = now;
+}
+
+void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t psn)
+{
+	if (lane < CORE_LANES)
+		l->lane[lane].said = (struct core_report){
+			.valid = true, .known = true, .gen = gen, .psn = psn};
+}
+
+void core_link_hold(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now)
+{
+	struct core_lane *ln = &l->lane[lane];
+
+	ln->hold = true;
+	ln->hold_gen = gen;
+	/* Its LANE_DEAD has been said; the answer may be on its way. */
+	ln->hold_ask_at = now + l->cfg.ask_ns;
 }
 
 void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now)
@@ -163,7 +197,7 @@ void core_lane_open(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->state = CORE_LANE_OPENING;
 	ln->act_open = true;
 	ln->act_close = false;
-	ln->early = ln->connecting = false;
+	ln->early = ln->connecting = ln->connected = false;
 	ln->open.type = 0;
 	ln->tries = 0;
 	ln->ctrl_at = now;
@@ -174,10 +208,12 @@ static void lane_up(struct core_link *l, uint8_t lane, uint64_t now)
 	struct core_lane *ln = &l->lane[lane];
 
 	ln->state = CORE_LANE_UP;
+	ln->connected = true;
 	ln->up_at = ln->progress_at = now;
 	ln->asked_at = 0;
 	ln->answered = false;
 	ln->posts = ln->plain = 0;
+	ln->bytes = ln->pace = 0;
 	ln->naks = 0;
 	ln->heard = true; /* whatever was before: it opened a newer one */
 	ln->connecting = false;
@@ -248,7 +284,7 @@ void core_link_opened(struct core_link *l, uint8_t lane, uint32_t gen,
 	ln->ctrl_at = now;
 	ln->tries = 0;
 	if (!core_initiator(l))
-		ln->act_connect = ln->connecting = true;
+		ln->act_connect = ln->connecting = ln->connected = true;
 }
 
 void core_link_connected(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now)

@@ -38,6 +38,11 @@
  * it here too. The peer's count in LANE_DEAD saves resending what arrived; the sender waits for it
  * at most `cfg.ask_ns`. Control messages are idempotent and may be lost, doubled and late.
  *
+ * Reports. When a lane that was connected is fenced, LANE_DEAD also carries what the owner's queue pair
+ * says: the PSN it expects next (core_link_report). It never changes after that. A side that holds
+ * one-sided requests of that generation (core_link_hold, rma.h) asks until it has it, and neither side
+ * opens the lane anew before: so the report of the last generation is enough to keep.
+ *
  * Coming back: after a failure a lane is opened again not before `hold_ns`, doubled for each failure
  * in a row up to `hold_max_ns` and forgotten after the lane has been well for as long. It becomes
  * usable for data after `probes` ACK frames on it completed. Traffic moves to a better lane only
@@ -107,19 +112,22 @@ enum core_ctrl_type {
 	CORE_CTRL_OPEN_NAK,	/* lane, gen, reason */
 	CORE_CTRL_OPEN_DONE,	/* lane, gen */
 	CORE_CTRL_WANT,		/* lane: my rail is usable (again), please open */
-	CORE_CTRL_LANE_DEAD,	/* lane, gen, count, reason; token 0: please confirm */
+	CORE_CTRL_LANE_DEAD,	/* lane, gen, count, reason; token 0: please confirm; flags, psn */
 	CORE_CTRL_PING,		/* lane, gen, token: are you alive, and your count? */
 	CORE_CTRL_PONG,		/* lane, gen, token, count */
 };
 
 struct core_ctrl { /* payload of a WIRE_FRAME_CTRL frame, little-endian, 96 bytes */
-	uint8_t type, lane, reason, pad;
+	uint8_t type, lane, reason, flags; /* CORE_CTRL_F_* */
 	uint32_t gen;
 	uint64_t count; /* frames delivered by the speaker */
 	uint64_t token;
 	uint8_t blob[CORE_BLOB];
-	uint64_t pad2;
+	uint32_t psn; /* F_KNOWN */
+	uint32_t pad;
 };
+#define CORE_CTRL_F_FENCED 0x1u /* LANE_DEAD: nothing executes on the lane any more: the report */
+#define CORE_CTRL_F_KNOWN  0x2u /* ... and psn is what the queue pair expects next */
 _Static_assert(sizeof(struct core_ctrl) == 96, "layout");
 
 /* A failover as the log wants it; times are of the caller's clock. */
@@ -153,6 +161,7 @@ enum core_act_type {
 			   * (CORE_LANE_NONE: none) */
 	CORE_ACT_FAILOVER, /* failover record complete */
 	CORE_ACT_LANE_BACK, /* lane carries or may carry data again after a failure */
+	CORE_ACT_REPORT, /* what was held of lane, gen can be settled (core_rma_settle): known, psn */
 	CORE_ACT_UNREACHABLE, /* no usable lane for unreachable_ns */
 	CORE_ACT_REACHABLE,
 };
@@ -162,6 +171,8 @@ struct core_act {
 	uint8_t lane;
 	uint8_t reason;
 	uint16_t depth;
+	bool known; /* REPORT */
+	uint32_t psn;
 	uint32_t gen;
 	uint64_t seq;
 	struct core_ctrl ctrl; /* CTRL; blob also for CONNECT */
@@ -173,6 +184,12 @@ enum core_verdict {
 	CORE_RX_DUP,	 /* was delivered before; drop */
 	CORE_RX_STALE,	 /* of a fenced generation; drop */
 	CORE_RX_BAD,	 /* impossible; drop, the lane is being fenced */
+};
+
+/* What a queue pair said when it was fenced. */
+struct core_report {
+	bool valid, known;
+	uint32_t gen, psn;
 };
 
 struct core_lane {
@@ -200,10 +217,19 @@ struct core_lane {
 	uint64_t ctrl_at, want_at; /* next repetition of the lane's control message, of WANT */
 	uint64_t alive_at;    /* next keepalive */
 	uint64_t progress_at; /* last completion, or when posts went from 0 to 1 */
+	uint64_t bytes;	      /* posted and not completed */
+	uint64_t pace;	      /* ns for 64 KiB, as lately seen */
 	uint64_t asked_at, asked_token;
 	struct core_ctrl open;	 /* what is repeated while opening; type 0: not made yet */
 	struct core_ctrl remote; /* the peer's OPEN_REQ or OPEN_ACK */
 	bool act_open, act_connect, act_fence, act_close; /* to be given out */
+	bool connected; /* since its opening the peer may have executed something on it */
+	bool owed;	/* the peer asked for the report before there was one */
+	bool hold;	/* we wait for the peer's report of hold_gen */
+	uint32_t hold_gen;
+	uint64_t hold_ask_at;
+	struct core_report said; /* by our queue pair; valid with the fence */
+	struct core_report mine, peers;
 	struct core_failover fo, fo_out; /* in progress; complete */
 	uint64_t fo_high; /* frames below were sent when it died */
 	bool fo_open, fo_ready;
@@ -272,10 +298,12 @@ uint64_t core_link_submit(struct core_link *l, uint64_t now);
 
 /* What the header of any frame sent now says. */
 void core_link_header(const struct core_link *l, uint64_t *ack, uint64_t *limit);
-/* A request the core did not give out (e.g. a READ) was posted on the lane: it counts for stalls. */
-void core_link_posted(struct core_link *l, uint8_t lane, uint64_t now);
+/* A request of `bytes` that the core did not give out (a READ, a WRITE) was posted, or has completed: it
+ * counts for stalls. Flushed ones need no word. */
+void core_link_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
+void core_link_done(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t bytes, uint64_t now);
 
-/* Completions: of DATA frame seq (seq != CORE_NEVER), or of another request. */
+/* Completions: of DATA frame seq (seq != CORE_NEVER), or of an ACK or CTRL frame. */
 void core_link_completed(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t seq, uint64_t now);
 
 /* Answers to actions, and what happened to lanes. Stale generations are ignored. */
@@ -290,7 +318,12 @@ void core_link_connected(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum core_reason why,
 	uint64_t now);
+/* Before core_link_fenced: the PSN that the fenced queue pair expects next. Without it: not known. */
+void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t psn);
 void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
+/* Requests of that generation, which is fenced and drained here, wait for the peer's report:
+ * CORE_ACT_REPORT comes once, when it is there. */
+void core_link_hold(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_depth_done(struct core_link *l, uint64_t now);
 
 /*

@@ -19,7 +19,7 @@ static uint64_t open_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (!l->wanted || !ln->local_ok || ln->state != CORE_LANE_DOWN)
+	if (!l->wanted || !ln->local_ok || ln->state != CORE_LANE_DOWN || ln->hold)
 		return CORE_NEVER;
 	if (lane != CORE_LANE_TCP && (lane >= l->cfg.rails || !core_initiator(l) || !path_up(l)))
 		return CORE_NEVER;
@@ -138,6 +138,13 @@ static bool lane_act(struct core_link *l, uint8_t i, struct core_act *a, uint64_
 		a->type = CORE_ACT_CONNECT;
 		a->depth = l->depth_asked ? l->depth_want : l->depth;
 		a->ctrl = ln->remote;
+	} else if (ln->hold && ln->peers.valid && ln->peers.gen == ln->hold_gen &&
+		   !(ln->state == CORE_LANE_FENCING && ln->gen == ln->hold_gen)) {
+		ln->hold = false;
+		a->type = CORE_ACT_REPORT;
+		a->gen = ln->hold_gen;
+		a->known = ln->peers.known;
+		a->psn = ln->peers.psn;
 	} else if (ln->fo_ready) {
 		ln->fo_ready = false;
 		a->type = CORE_ACT_FAILOVER;
@@ -189,7 +196,7 @@ static void ctrl_out(struct core_link *l, struct core_act *a, uint8_t on, uint64
 	a->type = CORE_ACT_CTRL;
 	a->lane = on;
 	a->gen = l->lane[on].gen;
-	core_stall_posted(l, on, now);
+	core_stall_posted(l, on, CORE_FRAME_BYTES, now);
 	l->lane[on].plain++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 }
@@ -218,10 +225,10 @@ static bool ctrl_act(struct core_link *l, uint8_t i, uint32_t can_send, struct c
 {
 	struct core_lane *ln = &l->lane[i];
 	bool own = core_ctrl_due(l, i) <= now, want = core_want_due(l, i) <= now;
-	bool ask = core_stall_ask_due(l, i) <= now;
+	bool ask = core_stall_ask_due(l, i) <= now, hold = core_hold_due(l, i) <= now;
 	uint8_t on;
 
-	if (!own && !want && !ask)
+	if (!own && !want && !ask && !hold)
 		return false;
 	on = core_ctrl_lane(l, i, ln->tries, can_send);
 	if (on == CORE_LANE_NONE)
@@ -232,9 +239,11 @@ static bool ctrl_act(struct core_link *l, uint8_t i, uint32_t can_send, struct c
 			a->ctrl = ln->open;
 			a->ctrl.count = l->rx;
 		} else {
-			core_ctrl_fill(l, &a->ctrl, CORE_CTRL_LANE_DEAD, i, ln->dead_gen);
-			a->ctrl.reason = ln->reason;
+			core_ctrl_dead(l, &a->ctrl, i, ln->dead_gen);
 		}
+	} else if (hold) {
+		ln->hold_ask_at = now + l->cfg.ctrl_ns;
+		core_ctrl_dead(l, &a->ctrl, i, ln->hold_gen);
 	} else if (want) {
 		ln->want_at = now + l->cfg.hold_ns;
 		ln->want_left--;
@@ -280,7 +289,7 @@ static bool send_act(struct core_link *l, uint32_t can_send, struct core_act *a,
 	a->lane = l->active;
 	a->gen = l->lane[l->active].gen;
 	a->seq = seq;
-	core_stall_posted(l, l->active, now);
+	core_stall_posted(l, l->active, CORE_FRAME_BYTES, now);
 	l->lane[l->active].alive_at = now + l->cfg.keepalive_ns;
 	core_ack_told(l, false);
 	return true;
@@ -291,7 +300,7 @@ static bool ack_out(struct core_link *l, uint8_t on, struct core_act *a, uint64_
 	a->type = CORE_ACT_ACK;
 	a->lane = on;
 	a->gen = l->lane[on].gen;
-	core_stall_posted(l, on, now);
+	core_stall_posted(l, on, CORE_FRAME_BYTES, now);
 	l->lane[on].plain++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 	core_ack_told(l, true);
@@ -364,6 +373,7 @@ uint64_t core_link_deadline(const struct core_link *l)
 		earliest(l, &least, alive_due(l, i));
 		earliest(l, &least, core_ctrl_due(l, i));
 		earliest(l, &least, core_want_due(l, i));
+		earliest(l, &least, core_hold_due(l, i));
 		earliest(l, &least, core_stall_ask_due(l, i));
 		earliest(l, &least, core_stall_verdict_due(l, i));
 	}

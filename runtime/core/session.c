@@ -203,10 +203,21 @@ void core_link_rx_ack(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t 
 		core_final_count(l, lane, ack);
 }
 
-void core_link_posted(struct core_link *l, uint8_t lane, uint64_t now)
+void core_link_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now)
 {
 	if (lane < CORE_LANES)
-		core_stall_posted(l, lane, now);
+		core_stall_posted(l, lane, bytes, now);
+}
+
+static bool counts(const struct core_lane *ln, uint32_t gen)
+{
+	return ln->gen == gen && ln->state >= CORE_LANE_UP && ln->state != CORE_LANE_DEAD;
+}
+
+void core_link_done(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t bytes, uint64_t now)
+{
+	if (lane < CORE_LANES && counts(&l->lane[lane], gen))
+		core_stall_progress(l, lane, bytes, now);
 }
 
 void core_link_completed(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t seq,
@@ -217,13 +228,13 @@ void core_link_completed(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 	if (lane >= CORE_LANES)
 		return;
 	ln = &l->lane[lane];
-	if (ln->gen != gen || ln->state < CORE_LANE_UP || ln->state == CORE_LANE_DEAD)
+	if (!counts(ln, gen))
 		return;
 	if (seq != CORE_NEVER && seq >= l->tail && seq < l->next) {
 		l->posted[seq % CORE_SLOTS] &= (uint8_t)~CORE_BIT(lane);
 		core_slots_release(l);
 	}
-	core_stall_progress(l, lane, now);
+	core_stall_progress(l, lane, CORE_FRAME_BYTES, now);
 	if (seq == CORE_NEVER) {
 		if (ln->plain)
 			ln->plain--;

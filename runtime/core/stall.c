@@ -28,13 +28,24 @@ uint64_t core_stall_ask_due(const struct core_link *l, uint8_t lane)
 	return core_max(ln->progress_at, ln->asked_at) + l->cfg.stall_ask_ns;
 }
 
+/*
+ * How much longer than a small request what is posted may take, at the pace lately seen, with as much
+ * again for chance. A lane that is slow is not silent; but no pace excuses more than three times the
+ * limit itself.
+ */
+static uint64_t allowance(const struct core_link *l, const struct core_lane *ln)
+{
+	return core_min(2 * ln->bytes / 65536 * ln->pace, 3 * l->cfg.stall_hard_ns);
+}
+
 uint64_t core_stall_verdict_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
 	if (!doubtful(l, lane) || !(ln->answered || other_up(l, lane)))
 		return CORE_NEVER;
-	return ln->progress_at + (ln->answered ? l->cfg.stall_hard_ns : l->cfg.stall_max_ns);
+	return ln->progress_at + allowance(l, ln) +
+	       (ln->answered ? l->cfg.stall_hard_ns : l->cfg.stall_max_ns);
 }
 
 void core_stall_tick(struct core_link *l, uint64_t now)
@@ -44,22 +55,30 @@ void core_stall_tick(struct core_link *l, uint64_t now)
 			core_lane_kill(l, i, CORE_R_SILENT, now);
 }
 
-void core_stall_progress(struct core_link *l, uint8_t lane, uint64_t now)
+void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now)
 {
 	struct core_lane *ln = &l->lane[lane];
 
 	if (ln->posts)
 		ln->posts--;
+	if (bytes >= 4096 && now > ln->progress_at) {
+		uint64_t took = (now - ln->progress_at) * 65536 / bytes;
+
+		/* up at once, down slowly: what was slow may be so again */
+		ln->pace = took > ln->pace ? (ln->pace + took) / 2 : ln->pace - ln->pace / 16;
+	}
+	ln->bytes -= core_min(ln->bytes, bytes);
 	ln->progress_at = now;
 	ln->asked_at = 0;
 	ln->asked_token = 0;
 	ln->answered = false;
 }
 
-void core_stall_posted(struct core_link *l, uint8_t lane, uint64_t now)
+void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now)
 {
 	struct core_lane *ln = &l->lane[lane];
 
+	ln->bytes += bytes;
 	if (!ln->posts++) {
 		ln->progress_at = now;
 		ln->asked_at = 0;

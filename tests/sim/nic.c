@@ -8,6 +8,8 @@
  */
 #include "sim.h"
 
+#include "core/psn.h"
+
 static bool tcp(uint8_t lane)
 {
 	return lane == CORE_LANE_TCP;
@@ -33,6 +35,7 @@ void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, u
 	q->uid = uid;
 	q->remote = 0;
 	q->depth = 0;
+	q->sq_psn = sim_rma_psn0(uid);
 	q->snd = q->arr = q->cmp = q->done = 0;
 	q->last_arrival = q->late_until = 0;
 	q->good_at = s->now;
@@ -65,6 +68,9 @@ void sim_qp_post(struct sim *s, struct sim_end *e, uint8_t lane, struct sim_msg 
 		t = q->last_arrival;
 	q->last_arrival = t;
 	m.at = t;
+	if (m.type < SIM_PUT)
+		m.packets = 1;
+	q->sq_psn = core_psn_add(q->sq_psn, m.packets);
 	if (q->cmp == q->snd)
 		q->good_at = s->now;
 	q->out[q->snd++ % SIM_RING] = m;
@@ -99,6 +105,25 @@ static bool accepts(const struct sim *s, const struct sim_qp *q, const struct si
 	return p->state == SIM_QP_READY || (p->state == SIM_QP_FENCING && s->now < p->late_until);
 }
 
+/* The packets of a put or get; false: not all of them. */
+static bool arrive_packets(struct sim *s, struct sim_end *e, uint8_t lane)
+{
+	struct sim_qp *q = &e->qp[lane], *p = &other(s, e)->qp[lane];
+	struct sim_msg *m = &q->out[q->arr % SIM_RING];
+	uint32_t n = m->packets;
+
+	if (n > 1 && sim_chance(s, 20))
+		n = 1 + (uint32_t)sim_below(s, n - 1);
+	p->rq_psn = core_psn_add(p->rq_psn, n);
+	m->packets -= n;
+	q->good_at = s->now;
+	if (m->packets)
+		return false;
+	sim_rma_run(s, e, m);
+	q->arr++;
+	return true;
+}
+
 static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 {
 	struct sim_qp *q = &e->qp[lane];
@@ -106,6 +131,9 @@ static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 	struct sim_qp *p = &pe->qp[lane];
 	struct sim_msg m = q->out[q->arr % SIM_RING];
 
+	if (m.type == SIM_PUT || m.type == SIM_GET)
+		return arrive_packets(s, e, lane);
+	p->rq_psn = core_psn_add(p->rq_psn, 1);
 	if (tcp(lane)) {
 		if (p->in_tail - p->in_head >= SIM_RING)
 			return false;

@@ -100,7 +100,7 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		core_link_lane_error(l, as->lane, as->gen, as->reason, s->now);
 		break;
 	case SIM_AS_FENCED:
-		core_link_fenced(l, as->lane, as->gen, s->now);
+		sim_rma_fenced(s, e, as->lane, as->gen);
 		break;
 	case SIM_AS_DEPTH:
 		core_link_depth_done(l, s->now);
@@ -167,8 +167,11 @@ static bool drain(struct sim *s, struct sim_end *e)
 		while (q->done < q->cmp) {
 			const struct sim_msg *m = &q->out[q->done++ % SIM_RING];
 
-			core_link_completed(&e->link, i, q->gen,
-				m->type == SIM_DATA ? m->seq : CORE_NEVER, s->now);
+			if (m->type == SIM_PUT || m->type == SIM_GET)
+				sim_rma_done(s, e, m, false);
+			else
+				core_link_completed(&e->link, i, q->gen,
+					m->type == SIM_DATA ? m->seq : CORE_NEVER, s->now);
 		}
 		if (s->slow && served)
 			batch = 0;
@@ -328,6 +331,7 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 		}
 		memcpy(&q->remote, a->ctrl.blob, sizeof(q->remote));
 		q->depth = a->depth;
+		q->rq_psn = sim_rma_psn0(q->remote);
 		q->state = SIM_QP_READY;
 		sim_async_at(s, e, s->now + sim_below(s, MS),
 			(struct sim_async){ .type = SIM_AS_CONNECTED, .lane = a->lane, .gen = a->gen });
@@ -347,6 +351,9 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 				e->qp[i].depth = a->depth;
 		sim_async_at(s, e, s->now + sim_below(s, MS),
 			(struct sim_async){ .type = SIM_AS_DEPTH });
+		break;
+	case CORE_ACT_REPORT:
+		sim_rma_report(s, e, a);
 		break;
 	case CORE_ACT_STATE:
 		sim_trace(s, e, "traffic on lane %d", a->lane == CORE_LANE_NONE ? -1 : a->lane);
@@ -385,7 +392,7 @@ static void count_deaths(struct sim_end *e)
 void sim_node_run(struct sim *s, struct sim_end *e)
 {
 	struct core_act a;
-	uint64_t next;
+	uint64_t next, pump;
 	uint32_t n = e->as_n, guard = 0;
 	bool more;
 
@@ -409,6 +416,7 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 		if (++guard > 2000)
 			sim_fail(s, "end %d: actions without end (last %d)", e->id, a.type);
 	}
+	pump = sim_rma_pump(s, e);
 	count_deaths(e);
 	next = core_link_deadline(&e->link);
 	if (next <= s->now) {
@@ -421,6 +429,8 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 		next = s->now + 1 * US;
 	if (e->submitted < e->goal && e->app_at < next && core_link_room(&e->link))
 		next = e->app_at;
+	if (pump < next)
+		next = pump;
 	if (next != CORE_NEVER)
 		sim_node_wake(s, e, next);
 }

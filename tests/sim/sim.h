@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "core/link.h"
+#include "core/rma.h"
 
 #define SIM_NODES 8
 #define SIM_PAIRS 6
@@ -23,13 +24,18 @@
 #define MS	  1000000ull
 #define SEC	  1000000000ull
 
-enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL };
+#define SIM_RMA	  400u /* puts and gets of an end, at most */
+
+enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL, SIM_PUT, SIM_GET };
+enum sim_rma_state { SIM_RMA_NONE, SIM_RMA_MADE, SIM_RMA_ENDED };
 
 struct sim_msg {
 	uint8_t type;
 	uint32_t gen;
 	uint64_t at; /* earliest arrival */
-	uint64_t seq, ack, limit, content;
+	uint64_t seq, ack, limit, content; /* PUT, GET: seq is the request's number */
+	uint16_t piece;
+	uint32_t packets; /* PUT, GET: that have not arrived */
 	struct core_ctrl ctrl;
 };
 
@@ -49,6 +55,7 @@ struct sim_qp {
 	uint32_t depth;
 	uint32_t snd, arr, cmp, done; /* posted, arrived there, acknowledged, told to the node */
 	uint64_t last_arrival, good_at, late_until, xmit_at;
+	uint32_t sq_psn, rq_psn; /* of the next packet; expected next */
 	uint64_t last_seq;
 	bool any_seq;
 	struct sim_msg out[SIM_RING];
@@ -93,6 +100,13 @@ struct sim_end { /* one node's side of a pair */
 	bool told_unreachable;
 	uint64_t ctrls, failovers, deaths;
 	uint32_t up_gen[CORE_LANES]; /* 0: was not up */
+	/* one-sided requests to the peer */
+	struct core_rma rma;
+	uint32_t piece_id[CORE_PIECES];
+	uint32_t rma_goal, rma_made, rma_ended;
+	uint64_t rma_at;
+	bool rma_get[SIM_RMA], rma_doubt[SIM_RMA]; /* doubt: may have run, said the peer */
+	uint8_t rma_state[SIM_RMA], rma_runs[SIM_RMA];
 };
 
 enum sim_ev_type {
@@ -125,6 +139,9 @@ struct sim {
 	uint64_t busy_until[SIM_NODES];
 	uint32_t busy_odds;
 	bool slow; /* nodes serve one lane at a time, the first that has something, and take long */
+	bool honest;	/* every queue pair tells what it executed */
+	uint32_t reads; /* READs a lane takes */
+	uint64_t bulk;	/* bytes of pieces a lane takes */
 	uint32_t batch; /* frames a node takes from a lane at once */
 	bool port[SIM_NODES][CORE_LANES]; /* a port that works */
 	bool has[SIM_NODES][CORE_LANES];
@@ -166,6 +183,15 @@ void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid);
 uint64_t sim_content(int src, int dst, uint64_t seq);
 void sim_node_wake(struct sim *s, struct sim_end *e, uint64_t t);
 void sim_node_run(struct sim *s, struct sim_end *e);
+
+/* rma.c */
+uint32_t sim_rma_psn0(uint32_t uid); /* first PSN of a queue pair */
+void sim_rma_run(struct sim *s, struct sim_end *e, const struct sim_msg *m);
+void sim_rma_done(struct sim *s, struct sim_end *e, const struct sim_msg *m, bool flushed);
+void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen);
+void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a);
+uint64_t sim_rma_pump(struct sim *s, struct sim_end *e);
+void sim_rma_check(struct sim *s, const struct sim_end *e);
 
 /* fault.c */
 void sim_fault_start(struct sim *s);

@@ -128,6 +128,9 @@ static void setup(struct sim *s)
 		s->cut_lane = (uint8_t)sim_below(s, s->cfg.rails);
 		s->retry_ns = CORE_NEVER;
 	}
+	s->honest = sim_chance(s, 80);
+	s->reads = 1 + (uint32_t)sim_below(s, 15);
+	s->bulk = 1 + sim_below(s, 200000);
 	s->slow = sim_chance(s, 25);
 	s->batch = !s->slow && sim_chance(s, 50) ? 40 : 1 + (uint32_t)sim_below(s, 6);
 	s->busy_odds = sim_chance(s, 50) ? 0 : 200 + (uint32_t)sim_below(s, 2000);
@@ -155,12 +158,14 @@ static void setup(struct sim *s)
 			e->run_at = CORE_NEVER;
 			e->last_lane = CORE_LANE_NONE;
 			e->goal = sim_below(s, 2 * total / (uint64_t)s->ends + 1);
+			core_rma_init(&e->rma);
+			e->rma_goal = s->cfg.rails && sim_chance(s, 80) ? (uint32_t)sim_below(s, SIM_RMA) : 0;
 			e->app_burst = 1 + (uint32_t)sim_below(s, sim_chance(s, 50) ? 4 : 150);
 			e->app_gap = s->heal_at * e->app_burst / (e->goal + 1) + 1;
 			if (sim_chance(s, 50) || (e->node < e->peer) == lower)
 				sim_async_at(s, e, sim_below(s, 20 * MS),
 					(struct sim_async){ .type = SIM_AS_WANT });
-			else if (k == 1 || e->goal)
+			else if (k == 1 || e->goal || e->rma_goal)
 				sim_async_at(s, e, 30 * MS + sim_below(s, 200 * MS),
 					(struct sim_async){ .type = SIM_AS_WANT });
 		}
@@ -236,7 +241,7 @@ static bool done(const struct sim *s)
 	for (int i = 0; i < s->ends; i++) {
 		const struct sim_end *e = &s->end[i];
 
-		if (e->submitted < e->goal || s->end[i ^ 1].delivered < e->goal ||
+		if (e->rma_ended < e->rma_goal || e->submitted < e->goal || s->end[i ^ 1].delivered < e->goal ||
 			e->link.tail != e->goal)
 			return false;
 	}
@@ -250,6 +255,7 @@ static void check_end(struct sim *s, const struct sim_end *e)
 	if (s->end[e->id ^ 1].delivered != e->goal)
 		sim_fail(s, "end %d: %" PRIu64 " frames delivered of %" PRIu64, e->id,
 			s->end[e->id ^ 1].delivered, e->goal);
+	sim_rma_check(s, e);
 	if (core_link_room(l) != CORE_SLOTS)
 		sim_fail(s, "end %d: slots are still held at rest", e->id);
 	for (uint32_t i = 0; i < CORE_SLOTS; i++)
@@ -300,8 +306,9 @@ bool sim_seed(struct sim *s, uint64_t seed)
 	for (int i = 0; i < s->ends && !s->failed; i++)
 		if (!done(s))
 			sim_fail(s, "hangs: %" PRIu64 " of %" PRIu64 " submitted, %" PRIu64
-				    " delivered, tail %" PRIu64 " (end %d)", s->end[i].submitted,
-				s->end[i].goal, s->end[i ^ 1].delivered, s->end[i].link.tail, i);
+				    " delivered, tail %" PRIu64 ", %u of %u puts and gets ended (end %d)",
+				s->end[i].submitted, s->end[i].goal, s->end[i ^ 1].delivered,
+				s->end[i].link.tail, s->end[i].rma_ended, s->end[i].rma_goal, i);
 	run_until(s, s->now + SETTLE_NS, NULL);
 	for (int i = 0; i < s->ends; i++)
 		ctrls[i] = s->end[i].ctrls;

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One-sided requests: each end submits pieces of puts and gets, the ledger (core/rma.h) brings them
+ * through, and the target counts what executed. Where no rail is left for long a piece goes by frames,
+ * which the session makes exactly once: here it simply executes.
+ */
+#include "sim.h"
+
+#include "core/psn.h"
+
+#define MTU	   4096u
+#define FRAMES_NS  (300 * MS)
+
+uint32_t sim_rma_psn0(uint32_t uid)
+{
+	/* often just before the numbers wrap */
+	return uid % 3 ? CORE_PSN_MASK - uid * 7 % 200 : uid * 2654435761u & CORE_PSN_MASK;
+}
+
+static uint8_t all_rails(const struct sim *s)
+{
+	return (uint8_t)((1u << s->cfg.rails) - 1);
+}
+
+static void ended(struct sim *s, struct sim_end *e, uint32_t id)
+{
+	if (e->rma_state[id] != SIM_RMA_MADE)
+		sim_fail(s, "end %d: request %u ended twice", e->id, id);
+	e->rma_state[id] = SIM_RMA_ENDED;
+	e->rma_ended++;
+}
+
+/* A put or get has arrived whole at e's peer. */
+void sim_rma_run(struct sim *s, struct sim_end *e, const struct sim_msg *m)
+{
+	uint32_t id = (uint32_t)m->seq;
+
+	if (m->type == SIM_GET)
+		return;
+	if (e->rma_state[id] == SIM_RMA_ENDED)
+		sim_fail(s, "end %d: put %u executed after it had ended", e->id, id);
+	else if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
+		sim_fail(s, "end %d: put %u executed twice", e->id, id);
+}
+
+static void end(struct sim *s, struct sim_end *e, int piece, enum core_piece_end how)
+{
+	uint32_t id = e->piece_id[piece];
+
+	switch (how) {
+	case CORE_PIECE_EXECUTED:
+		if (!e->rma_get[id] && !e->rma_runs[id])
+			sim_fail(s, "end %d: put %u reported executed, and was not", e->id, id);
+		ended(s, e, id);
+		break;
+	case CORE_PIECE_AMBIGUOUS:
+	case CORE_PIECE_REFUSED:
+		ended(s, e, id);
+		break;
+	default:
+		break;
+	}
+}
+
+void sim_rma_done(struct sim *s, struct sim_end *e, const struct sim_msg *m, bool flushed)
+{
+	end(s, e, m->piece, core_rma_completed(&e->rma, &e->link, m->piece,
+			flushed ? CORE_PIECE_FLUSHED : CORE_PIECE_OK, s->now));
+}
+
+/* The queue pair is stopped: what was acknowledged is told, the rest comes back flushed. */
+void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen)
+{
+	struct sim_qp *q = &e->qp[lane];
+
+	while (q->gen == gen && q->done < q->snd) {
+		const struct sim_msg *m = &q->out[q->done % SIM_RING];
+
+		if (m->type == SIM_PUT || m->type == SIM_GET)
+			sim_rma_done(s, e, m, q->done >= q->cmp);
+		q->done++;
+	}
+	if (q->gen == gen && !sim_chance(s, s->honest ? 0 : 10))
+		core_link_report(&e->link, lane, gen, q->rq_psn);
+	core_link_fenced(&e->link, lane, gen, s->now);
+	core_rma_fenced(&e->rma, &e->link, lane, gen, s->now);
+}
+
+void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a)
+{
+	enum core_piece_end how;
+	int piece;
+
+	sim_trace(s, e, "report of lane %d gen %u: %s psn %06x", a->lane, a->gen,
+		a->known ? "expects" : "not known,", a->psn);
+	for (;;) {
+		piece = core_rma_settle(&e->rma, a->lane, a->gen, a->known, a->psn, s->now, &how);
+		if (piece < 0)
+			return;
+		if (!a->known)
+			e->rma_doubt[e->piece_id[piece]] = true;
+		end(s, e, piece, how);
+		if (how == CORE_PIECE_GOES_ON)
+			core_rma_rails(&e->rma, piece, all_rails(s));
+	}
+}
+
+static void submit(struct sim *s, struct sim_end *e)
+{
+	while (e->rma_made < e->rma_goal && s->now >= e->rma_at) {
+		uint32_t id = e->rma_made;
+		bool get = sim_chance(s, 30);
+		uint32_t len = (uint32_t)sim_below(s, sim_chance(s, 50) ? 200 : 10 * MTU);
+		int piece = core_rma_submit(&e->rma, get ? CORE_GET : CORE_PUT, len, all_rails(s),
+			sim_chance(s, 50), s->now);
+
+		if (piece < 0)
+			break;
+		e->piece_id[piece] = id;
+		e->rma_get[id] = get;
+		e->rma_state[id] = SIM_RMA_MADE;
+		e->rma_made++;
+		if (sim_chance(s, 30))
+			e->rma_at = s->now + sim_below(s, 2 * s->heal_at / (e->rma_goal + 1) * 3);
+	}
+}
+
+static void post(struct sim *s, struct sim_end *e)
+{
+	struct core_rma_room room[CORE_RAILS_MAX] = {{0}};
+	uint8_t lane;
+	int piece;
+
+	for (uint8_t i = 0; i < s->cfg.rails; i++) {
+		const struct sim_qp *q = &e->qp[i];
+		uint32_t used = q->snd - q->done;
+
+		room[i].reads = s->reads;
+		room[i].bytes = s->bulk;
+		if (q->state == SIM_QP_READY && used < SIM_RING / 4)
+			room[i].posts = SIM_RING / 4 - used;
+	}
+	while (core_rma_pick(&e->rma, &e->link, room, &piece, &lane)) {
+		const struct core_piece *p = &e->rma.piece[piece];
+		struct sim_qp *q = &e->qp[lane];
+		struct sim_msg m = {.type = p->verb == CORE_GET ? SIM_GET : SIM_PUT,
+			.gen = e->link.lane[lane].gen, .seq = e->piece_id[piece], .piece = (uint16_t)piece,
+			.packets = core_psn_packets(p->len, MTU)};
+
+		if (q->state != SIM_QP_READY || q->gen != m.gen) {
+			sim_fail(s, "end %d lane %d: a piece for generation %u, which is not there", e->id,
+				lane, m.gen);
+			return;
+		}
+		core_rma_posted(&e->rma, &e->link, piece, lane,
+			core_psn_add(q->sq_psn, m.packets - 1), s->now);
+		sim_qp_post(s, e, lane, m);
+		room[lane].posts--;
+	}
+}
+
+static void by_frames(struct sim *s, struct sim_end *e)
+{
+	for (uint8_t i = 0; i < s->cfg.rails; i++)
+		if (e->link.lane[i].usable)
+			return;
+	for (uint16_t i = e->rma.head, next; i != CORE_PIECES; i = next) {
+		uint32_t id = e->piece_id[i];
+
+		next = e->rma.piece[i].next;
+		if (s->now < e->rma.piece[i].queued_at + FRAMES_NS)
+			continue;
+		if (!e->rma_get[id]) {
+			if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
+				sim_fail(s, "end %d: put %u goes by frames, and had executed", e->id, id);
+		}
+		core_rma_drop(&e->rma, i);
+		ended(s, e, id);
+	}
+}
+
+/* When the end wants to be called again on its own. */
+uint64_t sim_rma_pump(struct sim *s, struct sim_end *e)
+{
+	submit(s, e);
+	post(s, e);
+	by_frames(s, e);
+	if (e->rma.head != CORE_PIECES)
+		return s->now + 50 * MS;
+	return e->rma_made < e->rma_goal ? (e->rma_at > s->now ? e->rma_at : s->now + MS) : CORE_NEVER;
+}
+
+void sim_rma_check(struct sim *s, const struct sim_end *e)
+{
+	if (!core_rma_idle(&e->rma) || e->rma.held || e->rma.head != CORE_PIECES)
+		sim_fail(s, "end %d: pieces are left at rest", e->id);
+	for (uint8_t i = 0; i < CORE_RAILS_MAX; i++)
+		if (e->rma.lane[i].bytes || e->rma.lane[i].posts || e->rma.lane[i].reads)
+			sim_fail(s, "end %d lane %d: counts of posted pieces are left at rest", e->id, i);
+	for (uint32_t id = 0; id < e->rma_goal; id++)
+		if (!e->rma_get[id] && !e->rma_doubt[id] && e->rma_runs[id] != 1)
+			sim_fail(s, "end %d: put %u executed %d times", e->id, id, e->rma_runs[id]);
+}
