@@ -138,8 +138,7 @@ static bool lane_act(struct core_link *l, uint8_t i, struct core_act *a, uint64_
 		a->type = CORE_ACT_CONNECT;
 		a->depth = l->depth_asked ? l->depth_want : l->depth;
 		a->ctrl = ln->remote;
-	} else if (ln->hold && ln->peers.valid && ln->peers.gen == ln->hold_gen &&
-		   !(ln->state == CORE_LANE_FENCING && ln->gen == ln->hold_gen)) {
+	} else if (ln->hold && ln->peers.valid && ln->peers.gen == ln->hold_gen) {
 		ln->hold = false;
 		a->type = CORE_ACT_REPORT;
 		a->gen = ln->hold_gen;

@@ -72,7 +72,9 @@ int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *
 {
 	uint64_t rx_size, credit, answers, tx_size = pow2_up((uint64_t)n->cfg.submit_ring);
 	uint32_t credit0, slot;
+	socklen_t cred_len = sizeof(struct ucred);
 	struct shm_channel *s;
+	struct ucred cred;
 	int err;
 
 	for (slot = 0; slot < NODE_CHANS_MAX && n->slot[slot]; slot++)
@@ -121,6 +123,7 @@ int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *
 	c->step = a->step;
 	c->rank = a->rank;
 	c->pid = a->pid;
+	c->peer_pid = getsockopt(c->sock.fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) ? 0 : cred.pid;
 	s->addr = n->addr;
 	s->addr.ep = c->slot;
 	s->addr.epoch = c->epoch;
@@ -168,7 +171,7 @@ void chan_close(struct node *n, struct chan *c, const char *why)
 		ctl_loan_over(n);
 	}
 	region_drop_all(n, c);
-	get_chan_gone(n, c);
+	rma_chan_gone(n, c);
 	if (!c->bye) {
 		struct shm_event ev = {.code = SHM_EV_RANK_LOST, .step = c->step, .rank = c->rank,
 			.peer = NODE_NONE, .rail = NODE_NONE, .to_lane = SHM_LANE_NONE};
@@ -257,6 +260,7 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 	case WIRE_REC_FIN:
 	case WIRE_REC_CREDIT:
 	case WIRE_REC_CANCEL:
+	case WIRE_REC_RATOM:
 		return route(n, r, payload);
 	case WIRE_REC_RTS:
 		memcpy(&rts, payload, sizeof(rts));
@@ -264,7 +268,10 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 		return route(n, r, &rts);
 	case WIRE_REC_GET:
 		memcpy(&get, payload, sizeof(get));
-		get_start(n, c, r, &get);
+		rma_get_large(n, c, r, &get);
+		return 0;
+	case WIRE_REC_RMA:
+		rma_start(n, c, r, payload);
 		return 0;
 	case WIRE_REC_PEER:
 		memcpy(&addr, payload, sizeof(addr));
@@ -352,14 +359,31 @@ void chan_flush(struct node *n)
 		}
 }
 
+void chan_answer(struct node *n, const struct wire_rec *to, struct wire_rec *r, const void *payload)
+{
+	struct link *l;
+
+	r->src_node = to->dst_node;
+	r->src_ep = to->dst_ep;
+	r->src_epoch = to->dst_epoch;
+	r->dst_node = to->src_node;
+	r->dst_ep = to->src_ep;
+	r->dst_epoch = to->src_epoch;
+	if (r->dst_node == n->o.self) {
+		chan_deliver(n, r, payload);
+		return;
+	}
+	l = link_get(n, r->dst_node);
+	if (l)
+		link_answer(l, r, payload);
+}
+
 static void answer(struct node *n, const struct wire_rec *to, uint16_t type, uint64_t op,
 	uint64_t tag, uint64_t arg)
 {
-	struct wire_rec r = {.type = type, .src_node = to->dst_node, .src_ep = to->dst_ep,
-		.src_epoch = to->dst_epoch, .dst_node = to->src_node, .dst_ep = to->src_ep,
-		.dst_epoch = to->src_epoch, .op = op, .tag = tag, .arg = arg};
+	struct wire_rec r = {.type = type, .op = op, .tag = tag, .arg = arg};
 
-	route(n, &r, "");
+	chan_answer(n, to, &r, "");
 }
 
 /* Nobody is there: whoever asked for something is told, once for each endpoint or each request. */
@@ -401,27 +425,48 @@ static bool told_already(struct chan *c, const struct wire_rec *r)
 	return false;
 }
 
+/* Records for the daemon itself; false: for a rank. */
+static bool own(struct node *n, const struct wire_rec *r, const void *payload)
+{
+	struct shm_event ev;
+
+	switch (r->type) {
+	case WIRE_REC_RPUT:
+	case WIRE_REC_RGET:
+	case WIRE_REC_RATOM:
+		serve_record(n, r, payload);
+		return true;
+	case WIRE_REC_KEY_ASK:
+	case WIRE_REC_KEY:
+	case WIRE_REC_REVOKE:
+	case WIRE_REC_REVOKED:
+		key_receive(n, r, payload);
+		return true;
+	default:
+		break;
+	}
+	if (r->dst_ep != NODE_EP_DAEMON)
+		return false;
+	if (r->type == WIRE_REC_EVENT && r->len == sizeof(ev)) {
+		memcpy(&ev, payload, sizeof(ev));
+		event_receive(n, &ev);
+	} else if (r->type == WIRE_REC_RDONE || r->type == WIRE_REC_RDATA) {
+		serve_receive(n, r, payload);
+	}
+	return true;
+}
+
 void chan_deliver(struct node *n, const struct wire_rec *r, const void *payload)
 {
 	struct chan *c;
 
-	if (r->dst_ep == NODE_EP_DAEMON) {
-		struct shm_event ev;
-
-		if (r->type == WIRE_REC_EVENT && r->len == sizeof(ev)) {
-			memcpy(&ev, payload, sizeof(ev));
-			event_receive(n, &ev);
-		}
+	if (own(n, r, payload))
 		return;
-	}
 	c = chan_find(n, r->dst_ep, r->dst_epoch);
-	if (!c) {
+	if (c && r->type == WIRE_REC_GONE && !r->op && told_already(c, r))
+		return;
+	if (!c || !chan_put(n, c, r, payload))
 		nobody(n, r);
-		return;
-	}
-	if (r->type == WIRE_REC_GONE && !r->op && told_already(c, r))
-		return;
-	if (chan_put(n, c, r, payload) && r->type == WIRE_REC_MSG &&
-		r->flags & WIRE_REC_F_DELIVERED)
+	else if (r->type == WIRE_REC_MSG && r->flags & WIRE_REC_F_DELIVERED)
 		answer(n, r, WIRE_REC_DELIVERED, r->op, 0, 0);
 }

@@ -26,6 +26,7 @@ union any_msg {
 	struct shm_lend lend;
 	struct shm_reg reg;
 	struct shm_dereg dereg;
+	struct shm_alloc alloc;
 	struct shm_eager eager;
 	struct shm_step_end step_end;
 };
@@ -104,9 +105,21 @@ static void lend(struct node *n, struct chan *c, const struct shm_lend *l)
 {
 	struct shm_lent out = {.m = {.type = SHM_MSG_LEND, .abi = SHM_ABI}};
 	int fds[WIRE_RAILS_MAX], send_fds[WIRE_RAILS_MAX], err;
+	struct region *g;
 	unsigned nfds = 0;
 
-	err = region_new(n, c, l->addr, l->len, &out.key);
+	out.key = l->key;
+	g = region_find(n, c, l->key);
+	if (g) { /* a mapping of rcs_alloc, or rails that came back */
+		g->addr = l->addr;
+		err = g->len == l->len ? 0 : -EINVAL;
+	} else {
+		err = l->key.region ? -ENOENT : region_new(n, c, l->addr, l->len, &out.key);
+	}
+	if (err == -ENOENT || err == -EINVAL) {
+		reply(c, SHM_MSG_LEND, err, "no such region of this length");
+		return;
+	}
 	if (err) {
 		reply(c, SHM_MSG_LEND, err, "the node's runtime is out of memory");
 		return;
@@ -172,9 +185,35 @@ static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 {
 	struct region *g = region_find(n, c, d->key);
 
-	if (g)
-		region_drop(n, g);
-	reply(c, SHM_MSG_DEREG, g ? 0 : -ENOENT, g ? "" : "no such region");
+	if (!g) {
+		reply(c, SHM_MSG_DEREG, -ENOENT, "no such region");
+		return;
+	}
+	g->answer = true;
+	region_drop(n, g);
+}
+
+/* Nothing can touch the memory any more. */
+void ctl_dereg_done(struct chan *c)
+{
+	if (!c->closing)
+		reply(c, SHM_MSG_DEREG, 0, "");
+}
+
+static void do_alloc(struct node *n, struct chan *c, const struct shm_alloc *a)
+{
+	struct shm_alloced out = {.m = {.type = SHM_MSG_ALLOC, .abi = SHM_ABI}};
+	int fd, err = a->len ? region_alloc(n, c, a->len, &out.key, &fd) : -EINVAL;
+	char why[SHM_SENTENCE];
+
+	if (err) {
+		snprintf(why, sizeof(why), "no shared memory of %llu bytes: %s; check memory_limit_mb in "
+			"rcshare.conf", (unsigned long long)a->len, strerror(-err));
+		reply(c, SHM_MSG_ALLOC, err, why);
+		return;
+	}
+	ctl_answer(c, &out, sizeof(out), &fd, 1);
+	close(fd);
 }
 
 static void do_record(struct node *n, struct chan *c)
@@ -306,6 +345,8 @@ static size_t want_len(uint32_t type)
 		return sizeof(struct shm_reg);
 	case SHM_MSG_DEREG:
 		return sizeof(struct shm_dereg);
+	case SHM_MSG_ALLOC:
+		return sizeof(struct shm_alloc);
 	case SHM_MSG_EAGER:
 		return sizeof(struct shm_eager);
 	default:
@@ -338,7 +379,8 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		reply(c, u.m.type, -EBADMSG, "message is too short");
 		return;
 	}
-	if (c->kind != CHAN_RANK && u.m.type >= SHM_MSG_LEND && u.m.type <= SHM_MSG_EAGER) {
+	if (c->kind != CHAN_RANK && ((u.m.type >= SHM_MSG_LEND && u.m.type <= SHM_MSG_EAGER) ||
+					    u.m.type == SHM_MSG_ALLOC)) {
 		reply(c, u.m.type, -ENOTCONN, "attach first");
 		return;
 	}
@@ -354,6 +396,9 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		break;
 	case SHM_MSG_DEREG:
 		do_dereg(n, c, &u.dereg);
+		break;
+	case SHM_MSG_ALLOC:
+		do_alloc(n, c, &u.alloc);
 		break;
 	case SHM_MSG_EAGER:
 		do_eager(n, c, &u.eager);

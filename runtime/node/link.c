@@ -71,6 +71,7 @@ struct link *link_get(struct node *n, uint32_t peer)
 	}
 	cfg_core(n, peer, &cc);
 	core_link_init(&l->core, &cc, n->now);
+	core_rma_init(&l->ledger);
 	for (unsigned r = 0; r < n->rails; r++)
 		if (verbs_rail_ok(n->vb, r))
 			core_link_rail(&l->core, (uint8_t)r, true, CORE_R_NONE, n->now);
@@ -84,6 +85,7 @@ struct link *link_get(struct node *n, uint32_t peer)
 
 void link_free(struct link *l)
 {
+	rma_free_all(l);
 	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->rdma[r])
 			verbs_lane_close(l->rdma[r]);
@@ -159,8 +161,6 @@ static int backlog_add(struct link *l, const struct wire_rec *r, const void *pay
 {
 	size_t need = WIRE_REC_SPACE(r->len);
 
-	if (l->bl_tail - l->bl_head + need > BACKLOG_MAX)
-		return -EAGAIN;
 	if (l->bl_tail + need > l->bl_cap) {
 		memmove(l->backlog, l->backlog + l->bl_head, l->bl_tail - l->bl_head);
 		l->bl_tail -= l->bl_head;
@@ -187,7 +187,23 @@ int link_append(struct link *l, const struct wire_rec *r, const void *payload)
 {
 	if (l->bl_head == l->bl_tail && place(l, r, payload))
 		return 0;
+	if (l->bl_tail - l->bl_head + WIRE_REC_SPACE(r->len) > BACKLOG_MAX)
+		return -EAGAIN;
 	return backlog_add(l, r, payload);
+}
+
+void link_answer(struct link *l, const struct wire_rec *r, const void *payload)
+{
+	if (l->bl_head == l->bl_tail && place(l, r, payload))
+		return;
+	if (backlog_add(l, r, payload))
+		node_log(l->n, CONFIG_LOG_ERROR, "no memory for an answer to node %u; raise memory_limit_mb",
+			l->peer);
+}
+
+bool link_busy(const struct link *l)
+{
+	return l->bl_tail - l->bl_head > BACKLOG_BUSY;
 }
 
 static void drain_backlog(struct link *l)
@@ -478,6 +494,9 @@ static void turn(struct link *l)
 		case CORE_ACT_DEPTH:
 			act_depth(l, a.depth);
 			break;
+		case CORE_ACT_REPORT:
+			rma_report(l, &a);
+			break;
 		case CORE_ACT_STATE:
 			lanes_changed(l);
 			break;
@@ -498,7 +517,7 @@ static void turn(struct link *l)
 		}
 	}
 	l->deadline = core_link_deadline(&l->core);
-	get_pump(l);
+	rma_pump(l);
 }
 
 void link_turn(struct node *n)
@@ -554,7 +573,7 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 			struct wire_rts rts;
 
 			memcpy(&rts, payload + at + sizeof(r), sizeof(rts));
-			region_import(n, &r, &rts);
+			key_rts(n, &r, &rts);
 		}
 		chan_deliver(n, &r, payload + at + sizeof(r));
 		at += WIRE_REC_SPACE(r.len);
@@ -589,9 +608,9 @@ static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum ve
 
 	l->dirty = true;
 	l->n->work = true;
-	if (kind == NODE_COOKIE_READ)
-		get_done(l, cookie & ~NODE_COOKIE_KIND, how, detail);
-	if (l->rdma[lane] != vl)
+	if (kind == NODE_COOKIE_PIECE)
+		rma_done(l, cookie & ~NODE_COOKIE_KIND, how, detail);
+	if (l->rdma[lane] != vl || (how == VERBS_OK && kind == NODE_COOKIE_PIECE))
 		return;
 	if (how == VERBS_OK) {
 		core_link_completed(&l->core, lane, l->rdma_gen[lane],
@@ -615,14 +634,17 @@ static void on_error(void *owner, struct verbs_lane *vl, enum core_reason why, c
 	link_dirty(l);
 }
 
-static void on_fenced(void *owner, struct verbs_lane *vl)
+static void on_fenced(void *owner, struct verbs_lane *vl, bool known, uint32_t rq_psn)
 {
 	struct link *l = owner;
 	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
 
 	if (l->rdma[lane] != vl)
 		return;
+	if (known)
+		core_link_report(&l->core, lane, l->rdma_gen[lane], rq_psn);
 	core_link_fenced(&l->core, lane, l->rdma_gen[lane], l->n->now);
+	rma_fenced(l, lane, l->rdma_gen[lane]);
 	link_dirty(l);
 }
 
@@ -639,20 +661,9 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
 {
 	n->work = true;
 	for (struct link *l = n->links; l; l = l->next) {
-		core_link_rail(&l->core, (uint8_t)rail, ok, why, n->now);
+		core_link_rail(&l->core, (uint8_t)rail, ok && !l->no_rails, why, n->now);
 		link_dirty(l);
 	}
-}
-
-uint8_t link_read_lane(struct link *l)
-{
-	if (l->core.active != CORE_LANE_NONE && l->core.active != CORE_LANE_TCP &&
-		l->rdma[l->core.active])
-		return l->core.active;
-	for (uint8_t r = 0; r < l->n->rails; r++)
-		if (l->core.lane[r].usable && l->core.lane[r].state == CORE_LANE_UP && l->rdma[r])
-			return r;
-	return CORE_LANE_NONE;
 }
 
 const struct verbs_ops link_verbs_ops = {

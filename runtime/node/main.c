@@ -390,6 +390,7 @@ static void tick(struct node *n)
 		verbs_tick(n->vb, n->now);
 	tcp_tick(n);
 	region_tick(n);
+	key_tick(n);
 	ctl_eager_check(n);
 	if (stat(n->o.run_dir, &st) < 0 && errno == ENOENT) {
 		n->stop = true;
@@ -426,6 +427,7 @@ static void loop(struct node *n)
 				n->work = true;
 		}
 		link_turn(n);
+		rma_pump_local(n);
 		chan_flush(n);
 		chan_reap(n);
 		tick(n);

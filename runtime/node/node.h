@@ -6,8 +6,10 @@
  *	     ---- link[]   one a peer node in contact: core machine, slots, lanes (link.c)
  *	              ---- tcp      connection of the management network          (tcp.c)
  *	              ---- rdma[]   RC queue pairs                                (link.c, verbs.c)
- *	              ---- gets     RDMA READs that ranks asked for               (get.c)
- *	     ---- regions  memory of ranks; imports: keys that passed by          (region.c)
+ *	              ---- rmas     puts and gets that ranks asked for            (rma.c)
+ *	              ---- framed   ... of which what no RDMA reaches             (serve.c)
+ *	     ---- regions  memory of ranks                                        (region.c)
+ *	     ---- imports  keys of other nodes' regions                           (key.c)
  *	     ---- table    what ranks and tools may read
  */
 #ifndef RCS_NODE_NODE_H
@@ -21,6 +23,7 @@
 
 #include "config/config.h"
 #include "core/link.h"
+#include "core/rma.h"
 #include "node/evlog.h"
 #include "node/verbs.h"
 #include "shm/channel.h"
@@ -35,13 +38,14 @@
 #define NODE_COOKIE_KIND  (3ull << 62)
 #define NODE_COOKIE_DATA  (0ull << 62) /* a DATA frame; its session number */
 #define NODE_COOKIE_OTHER (1ull << 62) /* an unnumbered frame */
-#define NODE_COOKIE_READ  (2ull << 62) /* get.c */
+#define NODE_COOKIE_PIECE (2ull << 62) /* a piece of a put or get (core/rma.h); its index */
 
 struct node;
 struct chan;
 struct link;
 struct tcp_conn;
-struct get;
+struct rma;
+struct framed;
 
 /* What epoll's data points to; the first member of whatever is watched. */
 struct watch {
@@ -68,17 +72,28 @@ struct region {
 	uint32_t ok; /* bit r */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
 	uint32_t epoch[WIRE_RAILS_MAX]; /* verbs_rail_epoch when registered */
-	uint32_t gets;			/* local gets that write into it */
+	uint32_t uses;			/* local puts and gets under way */
 	uint64_t linger_until;
+	void *map; /* ours, of SHM_MSG_ALLOC; NULL: none */
+	uint32_t *importers; /* nodes that asked for its keys */
+	uint32_t importers_n;
+	bool revoking;	/* waits for their word, then goes */
+	bool answer;	/* owner waits for that (SHM_MSG_DEREG) */
+	uint64_t revoke_until; /* then their lanes are fenced instead */
 };
 
-/* A remote key seen in an RTS. */
+/* A remote key: seen in an RTS, or asked for. */
+enum import_state { IMPORT_ASKED, IMPORT_GOOD, IMPORT_BAD };
 struct import {
 	struct import_key {
 		uint32_t node, region, gen, ep;
 	} key;
+	enum import_state state;
+	uint32_t epoch; /* of the owner */
 	uint64_t addr, len;
 	uint32_t ok, rkey[WIRE_RAILS_MAX];
+	uint32_t uses; /* requests that name it */
+	bool revoked;  /* answered when the last use ends */
 	UT_hash_handle hh;
 };
 
@@ -99,6 +114,7 @@ struct chan {
 	uint16_t slot;
 	uint32_t epoch;
 	uint32_t step, rank, pid;
+	int peer_pid; /* the same process, as this daemon's pid namespace numbers it */
 	int memfd, rank_bell;
 	size_t size;
 	struct shm_channel *shm;
@@ -112,7 +128,6 @@ struct chan {
 	uint32_t events_n, events_lost;
 	uint64_t msgs_in, msgs_out;
 	struct gone *gone;
-	uint32_t gets;	    /* outstanding */
 	bool lend_waits;	    /* a loan was asked for while another was out */
 	struct shm_lend lend;
 	uint64_t eager_deadline; /* SHM_MSG_EAGER with last: answer by then; 0: none pending */
@@ -140,8 +155,15 @@ struct link {
 	struct sockaddr_storage addr; /* of the peer's daemon; ss_family 0: not known */
 	bool dirty; /* core wants polling */
 	uint64_t deadline;
-	struct get *gets;
-	uint32_t reads; /* outstanding on the current read lane */
+	struct core_rma ledger;
+	struct {
+		struct rma *r;
+		uint64_t off;
+	} piece[CORE_PIECES];
+	struct rma *rmas;
+	struct framed *framed;
+	uint32_t framed_id;
+	uint32_t no_rails; /* region revocations that keep its rails down */
 	uint32_t rail_told; /* bit lane: RAIL_FAILED was raised by this link, RAIL_BACK not yet */
 	uint64_t resent, tx_frames, rx_frames;
 	uint32_t failovers;
@@ -177,9 +199,10 @@ struct node {
 	struct region **regions;
 	uint32_t regions_n;
 	struct import *imports;
+	struct rma *local_rmas; /* between two ranks of this node */
 	struct chan *lent_to;	/* uverbs fds are out on loan */
 	struct evlog log;
-	uint64_t read_bytes; /* that RDMA READs brought */
+	uint64_t read_bytes, write_bytes; /* that RDMA READs and WRITEs of ours moved */
 	uint64_t event_seq;
 	uint32_t rail_told; /* bit r: RAIL_FAILED was raised for it and RAIL_BACK not yet */
 	uint64_t failovers, replayed, blackout_max;
@@ -205,6 +228,8 @@ bool chan_poll(struct node *n, struct chan *c); /* takes records from tx; true: 
 bool chan_put(struct node *n, struct chan *c, const struct wire_rec *r, const void *payload);
 void chan_flush(struct node *n); /* publishes and wakes */
 int chan_arm(struct node *n);	 /* 1: something to do after all */
+/* An answer of this daemon to whoever sent a record: routed, never refused. */
+void chan_answer(struct node *n, const struct wire_rec *to, struct wire_rec *r, const void *payload);
 /* A record for this node, from a link or from a local rank. */
 void chan_deliver(struct node *n, const struct wire_rec *r, const void *payload);
 struct chan *chan_find(struct node *n, uint16_t slot, uint32_t epoch);
@@ -215,6 +240,7 @@ int ctl_open(struct node *n, char *why);
 void ctl_close(struct node *n);
 void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, unsigned nfds);
 void ctl_eager_check(struct node *n);
+void ctl_dereg_done(struct chan *c);
 void ctl_loan_over(struct node *n); /* the next who waits for a loan gets it */
 
 /* link.c */
@@ -222,12 +248,14 @@ struct link *link_get(struct node *n, uint32_t peer); /* makes it; NULL: no memo
 void link_learn(struct link *l, const struct wire_addr *a);
 /* Takes a record for the peer. 0, or -EAGAIN: no room, ask again later. */
 int link_append(struct link *l, const struct wire_rec *r, const void *payload);
+/* An answer, for which the asker has reserved room: it waits as long as it must. */
+void link_answer(struct link *l, const struct wire_rec *r, const void *payload);
+bool link_busy(const struct link *l); /* its backlog is long */
 void link_turn(struct node *n);	 /* sends what may be sent; sets deadlines */
 void link_dirty(struct link *l);
 void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why);
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
 	const uint8_t *payload);
-uint8_t link_read_lane(struct link *l); /* verbs lane for READs now, or CORE_LANE_NONE */
 void link_free(struct link *l);
 extern const struct verbs_ops link_verbs_ops;
 
@@ -248,14 +276,45 @@ void region_drop(struct node *n, struct region *r);
 void region_drop_all(struct node *n, struct chan *c);
 void region_sweep(struct node *n);
 void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint64_t len);
-void region_import(struct node *n, const struct wire_rec *r, const struct wire_rts *rts);
 void region_tick(struct node *n);
+void region_used(struct region *r);
+void region_unused(struct node *n, struct region *r);
+void region_destroy(struct node *n, struct region *r);
+uint32_t region_rails(const struct node *n, const struct region *r); /* bits where it is registered */
+/* Memory for rcs_alloc: a new region with a mapping of ours, and its memfd. */
+int region_alloc(struct node *n, struct chan *c, uint64_t len, struct wire_key *k, int *fd);
+int region_covers(const struct region *r, uint64_t addr, uint64_t len);
 
-/* get.c */
-void get_start(struct node *n, struct chan *c, const struct wire_rec *r, const struct wire_get *g);
-void get_pump(struct link *l);
-void get_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *detail);
-void get_chan_gone(struct node *n, struct chan *c);
+/* key.c: what nodes know of each other's regions */
+struct import *key_find(struct node *n, uint32_t node, uint32_t ep, struct wire_key k);
+/* The import, asked for if it is not known; NULL: no memory. */
+struct import *key_import(struct link *l, uint32_t ep, uint32_t epoch, struct wire_key k);
+void key_ask(struct link *l, struct import *im); /* (again) */
+void key_unuse(struct node *n, struct import *im);
+void key_rts(struct node *n, const struct wire_rec *r, const struct wire_rts *rts);
+void key_receive(struct node *n, const struct wire_rec *r, const void *payload);
+void key_announce(struct node *n, struct region *r, uint32_t region); /* rails changed */
+void key_revoke(struct node *n, struct region *r, uint32_t region);   /* and then region_destroy */
+void key_tick(struct node *n);
+
+/* rma.c */
+void rma_get_large(struct node *n, struct chan *c, const struct wire_rec *r, const struct wire_get *g);
+void rma_start(struct node *n, struct chan *c, const struct wire_rec *r, const uint8_t *payload);
+void rma_pump(struct link *l);
+void rma_pump_local(struct node *n);
+void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *detail);
+void rma_fenced(struct link *l, uint8_t lane, uint32_t gen);
+void rma_report(struct link *l, const struct core_act *a);
+void rma_chan_gone(struct node *n, struct chan *c);
+void rma_free_all(struct link *l);
+
+/* serve.c: the CPU does what no RDMA reaches */
+int serve_access(const struct chan *c, const struct region *r, uint64_t addr, void *buf, size_t len,
+	bool write); /* of a rank's memory; 0 or an rcs_status */
+void serve_record(struct node *n, const struct wire_rec *r, const void *payload);
+bool serve_send(struct link *l, struct rma *r, uint64_t off, uint32_t len); /* false: not now */
+void serve_receive(struct node *n, const struct wire_rec *r, const void *payload);
+void serve_free_all(struct link *l);
 
 /* event.c */
 void event_raise(struct node *n, struct shm_event *ev); /* to ranks here and daemons elsewhere */

@@ -1,29 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions: memory of ranks that they registered themselves with our protection domains, and the keys
- * of other nodes' regions that passed by.
+ * Regions: memory of ranks that they registered themselves with our protection domains, or that we
+ * made for them (rcs_alloc). key.c tells others of them.
  *
  * A rank that dies leaves its registrations to us. Its pages stay pinned, so a peer that is reading
  * a message of it still reads what was sent; the region lingers for a while and goes then. A read that
- * comes later fails alone (get.c) and the message ends with the sender's PEER_GONE.
+ * comes later fails alone (rma.c) and the message ends with the sender's PEER_GONE.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "node/node.h"
 
 #define LINGER_NS   3000000000ull
-#define IMPORTS_MAX 8192u
 
-static void destroy(struct node *n, struct region *r)
+static void unregister(struct node *n, struct region *r)
 {
 	for (unsigned i = 0; i < n->rails; i++)
 		if (r->ok & 1u << i && r->epoch[i] == verbs_rail_epoch(n->vb, i))
 			verbs_mr_destroy(n->vb, i, r->mr_handle[i]);
 	r->ok = 0;
-	r->used = r->linger = false;
+	if (r->map)
+		munmap(r->map, r->len);
+	r->map = NULL;
+}
+
+/* Nothing can touch the memory any more. The slot is kept while an importer has not answered. */
+void region_destroy(struct node *n, struct region *r)
+{
+	if (r->uses) { /* requests of a rank that died are still under way */
+		r->linger = true;
+		r->revoking = false;
+		r->linger_until = n->now;
+		return;
+	}
+	unregister(n, r);
+	if (r->answer && r->owner)
+		ctl_dereg_done(r->owner);
+	r->answer = false;
 	r->owner = NULL;
+	if (r->importers_n)
+		return;
+	free(r->importers);
+	r->importers = NULL;
+	r->used = r->linger = r->revoking = false;
 }
 
 struct region *region_find(struct node *n, const struct chan *owner, struct wire_key k)
@@ -33,7 +57,7 @@ struct region *region_find(struct node *n, const struct chan *owner, struct wire
 	if (!k.region || k.region > n->regions_n)
 		return NULL;
 	r = n->regions[k.region - 1];
-	return r->used && !r->linger && r->gen == k.gen && r->owner == owner ? r : NULL;
+	return r->used && !r->linger && !r->revoking && r->gen == k.gen && r->owner == owner ? r : NULL;
 }
 
 int region_new(struct node *n, struct chan *c, uint64_t addr, uint64_t len, struct wire_key *k)
@@ -61,27 +85,97 @@ int region_new(struct node *n, struct chan *c, uint64_t addr, uint64_t len, stru
 	return 0;
 }
 
+static uint32_t index_of(const struct node *n, const struct region *r)
+{
+	uint32_t i = 0;
+
+	while (n->regions[i] != r)
+		i++;
+	return i + 1;
+}
+
 void region_registered(struct node *n, struct region *r, const struct shm_reg *reg)
 {
+	uint32_t had = region_rails(n, r);
+
 	for (unsigned i = 0; i < n->rails && i < reg->ndev; i++)
 		if (reg->ok & 1u << i) {
+			if (had & 1u << i) /* what it had is as good, and peers use it */
+				verbs_mr_destroy(n->vb, i, reg->mr_handle[i]);
+			if (had & 1u << i)
+				continue;
 			r->ok |= 1u << i;
 			r->mr_handle[i] = reg->mr_handle[i];
 			r->lkey[i] = reg->lkey[i];
 			r->rkey[i] = reg->rkey[i];
 			r->epoch[i] = verbs_rail_epoch(n->vb, i);
 		}
+	if (r->importers_n && region_rails(n, r) != had)
+		key_announce(n, r, index_of(n, r));
+}
+
+int region_alloc(struct node *n, struct chan *c, uint64_t len, struct wire_key *k, int *fd)
+{
+	void *p;
+	int err;
+
+	*fd = memfd_create("rcshare-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	/* Sealed: a rank that truncates its memory must not take us down with SIGBUS. */
+	if (*fd < 0 || ftruncate(*fd, (off_t)len) ||
+		fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		goto fail;
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (p == MAP_FAILED)
+		goto fail;
+	err = region_new(n, c, 0, len, k);
+	if (err) {
+		munmap(p, len);
+		close(*fd);
+		return err;
+	}
+	n->regions[k->region - 1]->map = p;
+	return 0;
+fail:
+	err = errno;
+	if (*fd >= 0)
+		close(*fd);
+	return -err;
+}
+
+int region_covers(const struct region *r, uint64_t addr, uint64_t len)
+{
+	return addr >= r->addr && len <= r->len && addr - r->addr <= r->len - len;
+}
+
+uint32_t region_rails(const struct node *n, const struct region *r)
+{
+	uint32_t rails = 0;
+
+	for (unsigned i = 0; i < n->rails; i++)
+		if (r->ok & 1u << i && r->epoch[i] == verbs_rail_epoch(n->vb, i))
+			rails |= 1u << i;
+	return rails;
+}
+
+void region_used(struct region *r)
+{
+	r->uses++;
 }
 
 void region_drop(struct node *n, struct region *r)
 {
-	if (r->gets) {
+	if (r->importers_n) {
+		key_revoke(n, r, index_of(n, r));
+	} else if (r->uses) {
 		r->linger = true;
-		r->owner = NULL;
 		r->linger_until = n->now;
-		return;
+		if (r->answer)
+			ctl_dereg_done(r->owner);
+		r->answer = false;
+		r->owner = NULL;
+	} else {
+		region_destroy(n, r);
 	}
-	destroy(n, r);
 }
 
 void region_drop_all(struct node *n, struct chan *c)
@@ -89,12 +183,21 @@ void region_drop_all(struct node *n, struct chan *c)
 	for (uint32_t i = 0; i < n->regions_n; i++) {
 		struct region *r = n->regions[i];
 
-		if (r->used && r->owner == c) {
-			r->linger = true;
-			r->owner = NULL;
-			r->linger_until = n->now + LINGER_NS;
-		}
+		if (!r->used || r->owner != c)
+			continue;
+		r->answer = false;
+		if (r->importers_n && !r->revoking)
+			key_revoke(n, r, i + 1);
+		r->linger = true;
+		r->owner = NULL;
+		r->linger_until = n->now + LINGER_NS;
 	}
+}
+
+void region_unused(struct node *n, struct region *r)
+{
+	(void)n;
+	r->uses--;
 }
 
 void region_tick(struct node *n)
@@ -102,8 +205,8 @@ void region_tick(struct node *n)
 	for (uint32_t i = 0; i < n->regions_n; i++) {
 		struct region *r = n->regions[i];
 
-		if (r->used && r->linger && !r->gets && n->now >= r->linger_until)
-			destroy(n, r);
+		if (r->used && r->linger && !r->revoking && !r->uses && n->now >= r->linger_until)
+			region_destroy(n, r);
 	}
 }
 
@@ -132,48 +235,10 @@ void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint6
 	rts->nrails = n->rails;
 	rts->rail_ok = 0;
 	rts->pid = c->pid;
-	if (!r || rts->addr < r->addr || len > r->len || rts->addr - r->addr > r->len - len) {
+	if (!r || !region_covers(r, rts->addr, len)) {
 		rts->key = (struct wire_key){0, 0};
 		return;
 	}
-	for (unsigned i = 0; i < n->rails; i++)
-		if (r->ok & 1u << i && r->epoch[i] == verbs_rail_epoch(n->vb, i)) {
-			rts->rail_ok |= 1u << i;
-			rts->rkey[i] = r->rkey[i];
-		}
-}
-
-void region_import(struct node *n, const struct wire_rec *r, const struct wire_rts *rts)
-{
-	struct import_key k = {r->src_node, rts->key.region, rts->key.gen, r->src_ep};
-	struct import *im;
-
-	if (!rts->key.region || !rts->rail_ok)
-		return;
-	HASH_FIND(hh, n->imports, &k, sizeof(k), im);
-	if (!im) {
-		/* The oldest goes; whoever still wants it falls back to a pushed message. */
-		if (HASH_COUNT(n->imports) >= IMPORTS_MAX) {
-			im = n->imports;
-			HASH_DEL(n->imports, im);
-		} else {
-			im = malloc(sizeof(*im));
-		}
-		if (!im)
-			return;
-		memset(im, 0, sizeof(*im));
-		im->key = k;
-		im->addr = rts->addr;
-		im->len = r->arg;
-		HASH_ADD(hh, n->imports, key, sizeof(im->key), im);
-	}
-	/* one region may be announced again and again, piece by piece */
-	if (rts->addr < im->addr) {
-		im->len += im->addr - rts->addr;
-		im->addr = rts->addr;
-	}
-	if (rts->addr + r->arg > im->addr + im->len)
-		im->len = rts->addr + r->arg - im->addr;
-	im->ok = rts->rail_ok;
-	memcpy(im->rkey, rts->rkey, sizeof(im->rkey));
+	rts->rail_ok = region_rails(n, r);
+	memcpy(rts->rkey, r->rkey, sizeof(rts->rkey));
 }

@@ -30,7 +30,7 @@ static json_t *lanes(const struct link *l)
 char *status_json(struct node *n)
 {
 	json_t *nodes = json_array(), *rails = json_array(), *eps = json_array(), *top;
-	uint32_t regions = 0, gets = 0;
+	uint32_t regions = 0;
 	char *text;
 
 	for (uint32_t i = 0; i < n->o.nodes; i++) {
@@ -57,6 +57,10 @@ char *status_json(struct node *n)
 		json_object_set_new(o, "resent", json_integer((json_int_t)l->resent));
 		json_object_set_new(o, "unacked", json_integer((json_int_t)(l->core.next - l->core.acked)));
 		json_object_set_new(o, "backlog", json_integer((json_int_t)(l->bl_tail - l->bl_head)));
+		json_object_set_new(o, "pieces", json_integer(l->ledger.used));
+		json_object_set_new(o, "puts_by_ledger", json_integer((json_int_t)l->ledger.by_ledger));
+		json_object_set_new(o, "puts_replayed", json_integer((json_int_t)l->ledger.replayed));
+		json_object_set_new(o, "puts_ambiguous", json_integer((json_int_t)l->ledger.ambiguous));
 		json_object_set_new(o, "lanes", lanes(l));
 	}
 	for (unsigned r = 0; r < n->rails; r++)
@@ -64,7 +68,6 @@ char *status_json(struct node *n)
 			verbs_rail_name(n->vb, r), "ok", verbs_rail_ok(n->vb, r)));
 	for (const struct chan *c = n->chans; c; c = c->next)
 		if (c->kind == CHAN_RANK && !c->closing) {
-			gets += c->gets;
 			json_array_append_new(eps, json_pack("{s:i,s:i,s:i,s:i,s:I,s:I,s:I}", "step",
 				(int)c->step, "rank", (int)c->rank, "pid", (int)c->pid, "endpoint",
 				(int)c->slot, "records_sent", (json_int_t)c->msgs_out, "records_received",
@@ -72,14 +75,14 @@ char *status_json(struct node *n)
 		}
 	for (uint32_t i = 0; i < n->regions_n; i++)
 		regions += n->regions[i]->used;
-	top = json_pack("{s:s,s:i,s:i,s:i,s:s,s:i,s:I,s:i,s:i,s:I,s:i,s:i,s:s}", "version", RCS_VERSION,
+	top = json_pack("{s:s,s:i,s:i,s:i,s:s,s:i,s:I,s:i,s:i,s:I,s:i,s:s}", "version", RCS_VERSION,
 		"job", (int)n->o.job, "restart", (int)n->o.restart, "node", (int)n->o.self, "host",
 		n->o.names[n->o.self], "pid", (int)getpid(), "uptime_ns",
 		(json_int_t)(n->now - n->started_at), "control_port", (int)n->tcp_port, "ranks",
-		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "gets",
-		(int)gets, "log", n->log.started ? n->log.path : "");
+		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "log", n->log.started ? n->log.path : "");
 	if (top) {
 		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
+		json_object_set_new(top, "write_bytes", json_integer((json_int_t)n->write_bytes));
 		json_object_set(top, "rails", rails);
 		json_object_set(top, "nodes", nodes);
 		json_object_set(top, "endpoints", eps);

@@ -46,7 +46,8 @@ struct verbs_ops {
 		const char *detail);
 	/* a receive failed or the QP went to ERR without our doing */
 	void (*error)(void *owner, struct verbs_lane *lane, enum core_reason why, const char *detail);
-	void (*fenced)(void *owner, struct verbs_lane *lane);
+	/* known: rq_psn is the PSN that the queue pair expects next, and will for ever */
+	void (*fenced)(void *owner, struct verbs_lane *lane, bool known, uint32_t rq_psn);
 	/* rail changed: ok, or not and why */
 	void (*rail)(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail);
 	void *arg; /* of ->rail */
@@ -93,10 +94,18 @@ int verbs_lane_send(struct verbs_lane *lane, struct verbs_buf *b, size_t at, uin
 /* One SEND of a small unnumbered frame (at most 256 bytes), copied (inline or a bounce slot). */
 int verbs_lane_send_copy(struct verbs_lane *lane, const void *frame, uint32_t len,
 	uint64_t cookie);
-/* RDMA READ. At most verbs_lane_reads() outstanding: min(local, peer's max_dest) - 1, at least 1. */
+/*
+ * RDMA READ and WRITE. At most verbs_lane_reads() READs outstanding: min(local, peer's max_dest) - 1, at
+ * least 1. *last_psn: of the request's last packet (core/psn.h).
+ */
 uint32_t verbs_lane_reads(const struct verbs_lane *lane);
-int verbs_lane_read(struct verbs_lane *lane, uint64_t laddr, uint32_t lkey, uint64_t raddr,
-	uint32_t rkey, uint32_t len, uint64_t cookie);
+struct verbs_rdma {
+	bool read;
+	uint64_t laddr, raddr;
+	uint32_t lkey, rkey, len;
+};
+int verbs_lane_rdma(struct verbs_lane *lane, const struct verbs_rdma *r, uint64_t cookie,
+	uint32_t *last_psn);
 void verbs_lane_fence(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never connected */
 

@@ -53,12 +53,6 @@ struct verbs_buf {
 	struct verbs_buf *next;
 };
 
-/* A posted send request; reported in the order of the queue. */
-struct posted {
-	uint64_t cookie;
-	bool read;
-};
-
 struct verbs_lane {
 	struct verbs *v;
 	struct rail *rail;
@@ -67,16 +61,16 @@ struct verbs_lane {
 	struct ibv_qp *qp;
 	uint32_t qpn; /* key of v->by_qpn while qp is there */
 	UT_hash_handle hh;
-	uint32_t psn, peer_psn; /* first ones: the ledger counts from them */
+	uint32_t psn, peer_psn; /* of the next request; the peer's first */
+	uint32_t mtu;		/* of the path, bytes */
 	uint32_t reads_max;
 	union ibv_gid gid; /* ours, as the peer knows it */
 	uint16_t lid;
 	bool connected, fencing, fenced, error_told, closed;
 	uint64_t fence_at; /* when verbs_tick() first saw it fencing */
 	/* send side: requests complete in order, so one ring of cookies is enough */
-	struct posted sq[VERBS_SENDS];
+	uint64_t sq[VERBS_SENDS];
 	uint32_t sq_head, sq_tail;
-	uint32_t reads;
 	uint8_t *small; /* VERBS_SENDS bounce slots for control frames, at the start of mem[0] */
 	/* receive side: slots of WIRE_FRAME_MAX, some from the start, the rest when it grows */
 	uint32_t rx_slots, rx_cap, rx_posted;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "core/psn.h"
 #include "node/verbs_impl.h"
 
 /* What one end tells the other; CORE_BLOB bytes. */
@@ -208,6 +209,7 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	a.path_mtu = (enum ibv_mtu)min32(b.mtu, port.active_mtu);
 	if (cfg->path_mtu && mtu_enum(cfg->path_mtu) < a.path_mtu)
 		a.path_mtu = mtu_enum(cfg->path_mtu);
+	l->mtu = 128u << a.path_mtu;
 	a.dest_qp_num = b.qpn;
 	a.rq_psn = l->peer_psn = b.psn & 0xffffff;
 	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
@@ -293,7 +295,7 @@ uint32_t verbs_lane_reads(const struct verbs_lane *l)
 static int post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
 {
 	struct ibv_send_wr *bad;
-	int err;
+	int err; /* a request that was not posted takes no PSN */
 
 	if (!l->qp || !l->connected || l->fencing)
 		return -EIO;
@@ -303,8 +305,8 @@ static int post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
 	err = ibv_post_send(l->qp, wr, &bad);
 	if (err)
 		return err == ENOMEM ? -EAGAIN : -EIO;
-	l->sq[l->sq_tail++ % VERBS_SENDS] =
-		(struct posted){.cookie = cookie, .read = wr->opcode == IBV_WR_RDMA_READ};
+	l->sq[l->sq_tail++ % VERBS_SENDS] = cookie;
+	l->psn = core_psn_add(l->psn, core_psn_packets(wr->sg_list->length, l->mtu));
 	return 0;
 }
 
@@ -338,14 +340,18 @@ int verbs_lane_send_copy(struct verbs_lane *l, const void *frame, uint32_t len, 
 	return post(l, &wr, cookie);
 }
 
-int verbs_lane_read(struct verbs_lane *l, uint64_t laddr, uint32_t lkey, uint64_t raddr,
-	uint32_t rkey, uint32_t len, uint64_t cookie)
+int verbs_lane_rdma(struct verbs_lane *l, const struct verbs_rdma *r, uint64_t cookie,
+	uint32_t *last_psn)
 {
-	struct ibv_sge sge = {.addr = laddr, .length = len, .lkey = lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
-		.wr.rdma = {.remote_addr = raddr, .rkey = rkey}};
+	struct ibv_sge sge = {.addr = r->laddr, .length = r->len, .lkey = r->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = r->len ? 1 : 0,
+		.opcode = r->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+		.wr.rdma = {.remote_addr = r->raddr, .rkey = r->rkey}};
+	int err = post(l, &wr, cookie);
 
-	return post(l, &wr, cookie);
+	if (!err)
+		*last_psn = core_psn_add(l->psn, CORE_PSN_MASK); /* the one before the next */
+	return err;
 }
 
 static enum verbs_done classify(enum ibv_wc_status s)
@@ -416,11 +422,11 @@ void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
 	}
 	/* Requests complete in order; anything between head and this one completed too. */
 	while (l->sq_head != l->sq_tail) {
-		struct posted p = l->sq[l->sq_head % VERBS_SENDS];
+		uint64_t cookie = l->sq[l->sq_head % VERBS_SENDS];
 		bool this_one = l->sq_head == (uint32_t)wc->wr_id;
 
 		l->sq_head++;
-		l->v->ops.done(l->owner, l, p.cookie, this_one ? classify(wc->status) : VERBS_OK,
+		l->v->ops.done(l->owner, l, cookie, this_one ? classify(wc->status) : VERBS_OK,
 			ibv_wc_status_str(wc->status));
 		if (this_one)
 			break;
@@ -438,16 +444,32 @@ bool verbs_lane_settled(const struct verbs_lane *l)
 	return l->fencing && !l->fenced && (!l->qp || (!posted_n(l) && !l->rx_posted));
 }
 
+/* Still stands after ERR, and does not move any more behind the barrier. */
+static bool rq_psn(const struct verbs_lane *l, uint32_t *psn)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	if (!l->qp || !l->connected || ibv_query_qp(l->qp, &a, IBV_QP_RQ_PSN, &init))
+		return false;
+	*psn = a.rq_psn & CORE_PSN_MASK;
+	return true;
+}
+
 bool verbs_lane_settle(struct verbs_lane *l)
 {
+	uint32_t psn = 0;
+	bool known;
+
 	if (!verbs_lane_settled(l))
 		return false;
 	while (l->sq_head != l->sq_tail)
-		l->v->ops.done(l->owner, l, l->sq[l->sq_head++ % VERBS_SENDS].cookie, VERBS_FLUSHED,
+		l->v->ops.done(l->owner, l, l->sq[l->sq_head++ % VERBS_SENDS], VERBS_FLUSHED,
 			"the queue pair is gone");
 	l->fenced = true;
 	l->v->fencing--;
-	l->v->ops.fenced(l->owner, l);
+	known = rq_psn(l, &psn);
+	l->v->ops.fenced(l->owner, l, known, psn);
 	return true;
 }
 

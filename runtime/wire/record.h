@@ -54,8 +54,9 @@ enum wire_rec_type {
 
 	/*
 	 * To the daemon of dst_node, which executes them on the memory of (dst_ep, dst_epoch); never put
-	 * into a ring. tag = offset in the region, data = its key (wire_key_pack). A daemon sends RPUT
-	 * and RGET for its ranks where no RDMA reaches, a rank sends RATOM.
+	 * into a ring. data = key of the region (wire_key_pack), tag = virtual address, or with F_OFFSET
+	 * and for RATOM the offset in the region. A daemon sends RPUT and RGET for its ranks where no
+	 * RDMA reaches, a rank sends RATOM.
 	 */
 	WIRE_REC_RPUT = 20,  /* payload: what to write; F_LAST: answer by RDONE (an error at once) */
 	WIRE_REC_RGET = 21,  /* arg = length; answered by RDATA, or RDONE with an error */
@@ -79,6 +80,7 @@ enum wire_rec_type {
 #define WIRE_REC_F_DATA      0x1u /* data is valid */
 #define WIRE_REC_F_DELIVERED 0x2u /* sender asks for WIRE_REC_DELIVERED */
 #define WIRE_REC_F_LAST	     0x4u /* of the pieces of a request */
+#define WIRE_REC_F_OFFSET    0x8u /* RPUT, RGET: tag is an offset */
 
 struct wire_rec {
 	uint16_t type;	   /* enum wire_rec_type */

@@ -139,10 +139,12 @@ static void on_error(void *owner, struct verbs_lane *l, enum core_reason why, co
 	errors++;
 }
 
-static void on_fenced(void *owner, struct verbs_lane *l)
+static void on_fenced(void *owner, struct verbs_lane *l, bool known, uint32_t rq_psn)
 {
 	(void)owner;
 	(void)l;
+	(void)known;
+	(void)rq_psn;
 	fenced++;
 }
 
@@ -688,8 +690,12 @@ static void get(const struct child *to, const struct child_reply *from)
 
 	while (done_ok - base < REGION / chunk && !done_request && !errors) {
 		while (issued < REGION / chunk && issued - (done_ok - base) < verbs_lane_reads(lane)) {
-			MUST(!verbs_lane_read(lane, to->mr.addr + issued * chunk, to->mr.lkey,
-				from->addr + issued * chunk, from->rkey, (uint32_t)chunk, issued));
+			struct verbs_rdma r = {.read = true, .laddr = to->mr.addr + issued * chunk,
+				.lkey = to->mr.lkey, .raddr = from->addr + issued * chunk, .rkey = from->rkey,
+				.len = (uint32_t)chunk};
+			uint32_t psn;
+
+			MUST(!verbs_lane_rdma(lane, &r, issued, &psn));
 			issued++;
 		}
 		turn();

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts and gets of ranks, in pieces over all rails that reach both memories; core/rma.h is the ledger
+ * that makes each piece run exactly once. Pieces that no rail takes go as frames (serve.c).
+ *
+ * Everything is checked before it is posted: on a shared queue pair one bad request hurts all. What the
+ * peer's NIC refuses all the same ends for its owner alone; the lane is fenced and opened anew.
+ */
+#include "node/rma.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rcshare.h"
+
+#define WAIT_NS	       300000000ull /* for a lane that is just being opened, or comes back */
+#define PIECES_EACH    16u	    /* of one request under way: others have their turn */
+#define LOCAL_PIECE    (64u << 10)
+#define LANE_BYTES     4u /* pieces' worth of bytes in a send queue: frames wait behind them */
+
+static void tell(struct node *n, const struct rma *r)
+{
+	struct wire_rec rec = {.type = r->large ? WIRE_REC_GET_DONE : WIRE_REC_RMA_DONE,
+		.src_node = (uint16_t)n->o.self, .dst_node = (uint16_t)n->o.self,
+		.src_ep = NODE_EP_DAEMON, .dst_ep = r->c->slot, .dst_epoch = r->c->epoch,
+		.op = r->op, .arg = (uint64_t)(int64_t)r->status};
+
+	/* The library has a large message pushed from the start when it could not be fetched whole. */
+	if (r->large)
+		rec.data = r->status ? 0 : r->len;
+	chan_put(n, r->c, &rec, "");
+}
+
+static void finish(struct node *n, struct rma **list, struct rma *r)
+{
+	while (*list != r)
+		list = &(*list)->next;
+	*list = r->next;
+	if (!r->c && !r->status)
+		r->status = RCS_ERR_PEER_GONE;
+	if (r->c)
+		tell(n, r);
+	if (r->local)
+		region_unused(n, r->local);
+	if (r->im)
+		key_unuse(n, r->im);
+	free(r->copy);
+	free(r);
+}
+
+void rma_piece_end(struct rma *r, int status)
+{
+	r->pieces--;
+	if (status && !r->status)
+		r->status = status;
+}
+
+/* --- what ranks ask for -------------------------------------------------------------------------- */
+
+/* Answers at once, by what stands in *r. */
+static void fail(struct node *n, struct rma *r, int status)
+{
+	r->status = status;
+	if (r->local)
+		region_unused(n, r->local);
+	tell(n, r);
+	free(r->copy);
+	free(r);
+}
+
+static bool find_local(struct node *n, struct rma *r, uint32_t region, uint32_t gen)
+{
+	struct region *local = region_find(n, r->c, (struct wire_key){region, gen});
+
+	if (!local || !region_covers(local, r->laddr, r->len))
+		return false;
+	r->local = local;
+	region_used(local);
+	return true;
+}
+
+static void enlist(struct node *n, struct rma *r)
+{
+	struct link *l = r->node == n->o.self ? NULL : link_get(n, r->node);
+	struct rma **tail = l ? &l->rmas : &n->local_rmas;
+
+	if (!l && r->node != n->o.self) {
+		fail(n, r, RCS_ERR_NOMEM);
+		return;
+	}
+	if (l && r->local && region_rails(n, r->local) && !r->im) {
+		r->im = key_import(l, r->ep, r->epoch, r->key);
+		if (r->im)
+			r->im->uses++;
+	}
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = r;
+	n->work = true;
+	if (l)
+		link_dirty(l);
+}
+
+void rma_get_large(struct node *n, struct chan *c, const struct wire_rec *rec,
+	const struct wire_get *g)
+{
+	struct rma *r = calloc(1, sizeof(*r));
+	struct import *im = key_find(n, rec->dst_node, rec->dst_ep, g->key);
+	struct rma now = {.c = c, .op = rec->op, .large = true, .get = true, .node = rec->dst_node,
+		.ep = rec->dst_ep, .epoch = rec->dst_epoch, .key = g->key, .remote = g->raddr,
+		.laddr = g->laddr, .len = g->len};
+
+	if (!r) {
+		now.status = RCS_ERR_AGAIN;
+		tell(n, &now);
+		return;
+	}
+	*r = now;
+	if (!find_local(n, r, g->lregion, g->lgen)) {
+		fail(n, r, RCS_ERR_FAULT);
+	} else if (!im || r->node == n->o.self) {
+		fail(n, r, RCS_ERR_AGAIN);
+	} else if (g->raddr < im->addr || g->len > im->len || g->raddr - im->addr > im->len - g->len) {
+		fail(n, r, RCS_ERR_ACCESS);
+	} else {
+		r->im = im;
+		im->uses++;
+		enlist(n, r);
+	}
+}
+
+void rma_start(struct node *n, struct chan *c, const struct wire_rec *rec, const uint8_t *payload)
+{
+	struct rma *r = calloc(1, sizeof(*r));
+	struct rma now = {.c = c, .op = rec->op, .node = rec->dst_node, .ep = rec->dst_ep,
+		.epoch = rec->dst_epoch};
+	uint32_t extra = rec->len - (uint32_t)sizeof(struct wire_rma);
+	struct wire_rma w;
+
+	memcpy(&w, payload, sizeof(w));
+	now.get = w.flags & WIRE_RMA_GET;
+	now.replay = w.flags & WIRE_RMA_REPLAY;
+	now.key = w.key;
+	now.remote = w.off;
+	now.laddr = w.laddr;
+	now.len = w.len;
+	if (!r) {
+		now.status = RCS_ERR_NOMEM;
+		tell(n, &now);
+		return;
+	}
+	*r = now;
+	if (w.flags & WIRE_RMA_INLINE) {
+		if (now.get || w.len != extra || !(r->copy = malloc(extra ? extra : 1))) {
+			fail(n, r, RCS_ERR_INVALID);
+			return;
+		}
+		memcpy(r->copy, payload + sizeof(w), extra);
+	} else if (w.lregion && !find_local(n, r, w.lregion, w.lgen)) {
+		fail(n, r, RCS_ERR_FAULT);
+		return;
+	}
+	enlist(n, r);
+}
+
+/* --- pieces ---------------------------------------------------------------------------------------- */
+
+/* Rails that reach both memories now; whether they carry anything is the ledger's question. */
+static uint8_t rails_of(const struct link *l, const struct rma *r)
+{
+	if (!r->im || !r->local || r->im->state != IMPORT_GOOD)
+		return 0;
+	return (uint8_t)(r->im->ok & region_rails(l->n, r->local));
+}
+
+static bool outside(const struct rma *r)
+{
+	return !r->large && r->im && r->im->state == IMPORT_GOOD &&
+		(r->remote > r->im->len || r->len > r->im->len - r->remote);
+}
+
+static bool issue(struct link *l, struct rma *r)
+{
+	uint64_t left = r->len - r->issued, chunk = (uint64_t)l->n->cfg.read_chunk;
+	uint32_t len = (uint32_t)(left > chunk ? chunk : left);
+	int piece;
+
+	if (r->status || !r->c || r->pieces >= PIECES_EACH || (r->begun && !left))
+		return false;
+	if (!r->im) {
+		if (link_busy(l) || !serve_send(l, r, r->issued, len))
+			return false;
+	} else {
+		if (r->im->state == IMPORT_ASKED)
+			return false;
+		if (r->im->state == IMPORT_BAD || outside(r)) {
+			r->status = RCS_ERR_ACCESS;
+			return false;
+		}
+		piece = core_rma_submit(&l->ledger, r->get ? CORE_GET : CORE_PUT, len, rails_of(l, r),
+			r->replay || r->large, l->n->now);
+		if (piece < 0)
+			return false;
+		l->piece[piece].r = r;
+		l->piece[piece].off = r->issued;
+	}
+	r->begun = true;
+	r->issued += len;
+	r->pieces++;
+	l->n->work = true;
+	return true;
+}
+
+static void post(struct link *l)
+{
+	struct core_rma_room room[CORE_RAILS_MAX] = {{0}};
+	struct node *n = l->n;
+	uint8_t lane;
+	int i;
+
+	for (unsigned r = 0; r < n->rails; r++)
+		if (l->rdma[r]) {
+			uint32_t free = verbs_lane_room(l->rdma[r]);
+
+			room[r].posts = free > 16 ? free - 16 : 0;
+			room[r].reads = verbs_lane_reads(l->rdma[r]);
+			room[r].bytes = LANE_BYTES * (uint64_t)n->cfg.read_chunk;
+		}
+	while (core_rma_pick(&l->ledger, &l->core, room, &i, &lane)) {
+		struct rma *r = l->piece[i].r;
+		uint64_t off = l->piece[i].off;
+		struct verbs_rdma w = {.read = r->get, .laddr = r->laddr + off, .len = l->ledger.piece[i].len,
+			.raddr = (r->large ? r->remote : r->im->addr + r->remote) + off,
+			.lkey = r->local->lkey[lane], .rkey = r->im->rkey[lane]};
+		uint32_t psn;
+
+		if (verbs_lane_rdma(l->rdma[lane], &w, NODE_COOKIE_PIECE | (uint64_t)i, &psn)) {
+			room[lane].posts = 0;
+			continue;
+		}
+		core_rma_posted(&l->ledger, &l->core, i, lane, psn, n->now);
+		room[lane].posts--;
+		n->work = true;
+	}
+}
+
+/* May a rail soon take what waits? */
+static bool rails_coming(const struct link *l, uint8_t rails)
+{
+	for (unsigned i = 0; i < l->n->rails; i++)
+		if (rails & 1u << i && l->core.lane[i].state != CORE_LANE_DOWN)
+			return true;
+	return !l->core.wanted || l->core.lane[CORE_LANE_TCP].state != CORE_LANE_UP;
+}
+
+static bool rails_now(const struct link *l, uint8_t rails)
+{
+	for (unsigned i = 0; i < l->n->rails; i++)
+		if (rails & 1u << i && l->core.lane[i].state == CORE_LANE_UP && l->core.lane[i].usable)
+			return true;
+	return false;
+}
+
+/* Pieces that wait: their keys may have changed, their owner may be gone, no rail may be left. */
+static void review(struct link *l)
+{
+	struct node *n = l->n;
+
+	for (uint16_t i = l->ledger.head, next; i != CORE_PIECES; i = next) {
+		struct core_piece *p = &l->ledger.piece[i];
+		struct rma *r = l->piece[i].r;
+		uint8_t rails = rails_of(l, r);
+		uint64_t until = p->queued_at + WAIT_NS;
+
+		next = p->next;
+		if (r->im->state == IMPORT_BAD && !r->status)
+			r->status = RCS_ERR_ACCESS;
+		if (r->status || !r->c) {
+			core_rma_drop(&l->ledger, i);
+			rma_piece_end(r, 0);
+			continue;
+		}
+		core_rma_rails(&l->ledger, i, rails);
+		if (r->im->state == IMPORT_ASKED || rails_now(l, rails))
+			continue;
+		if (n->now < until && rails_coming(l, rails)) {
+			if (until < l->deadline)
+				l->deadline = until;
+			continue;
+		}
+		if (!link_busy(l) && serve_send(l, r, l->piece[i].off, p->len))
+			core_rma_drop(&l->ledger, i);
+		else if (l->deadline > n->now + 1000000)
+			l->deadline = n->now + 1000000;
+	}
+}
+
+void rma_pump(struct link *l)
+{
+	bool more = true;
+
+	while (more) {
+		more = false;
+		for (struct rma *r = l->rmas; r; r = r->next)
+			more |= issue(l, r);
+	}
+	if (l->ledger.head != CORE_PIECES) {
+		review(l);
+		post(l);
+	}
+	for (struct rma *r = l->rmas, *next; r; r = next) {
+		next = r->next;
+		if (!r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len)))
+			finish(l->n, &l->rmas, r);
+		else if (r->refused || (r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000))
+			l->deadline = l->n->now + 1000000;
+	}
+}
+
+/* Between two ranks of this node: one piece of each in turn, through a buffer of ours. */
+void rma_pump_local(struct node *n)
+{
+	static uint8_t buf[LOCAL_PIECE];
+
+	for (struct rma *r = n->local_rmas, *next; r; r = next) {
+		struct chan *owner = chan_find(n, r->ep, r->epoch);
+		struct region *g = owner ? region_find(n, owner, r->key) : NULL;
+		uint64_t left = r->len - r->issued;
+		size_t len = left < sizeof(buf) ? (size_t)left : sizeof(buf);
+
+		next = r->next;
+		n->work = true;
+		if (r->c && !r->status) {
+			if (!owner)
+				r->status = RCS_ERR_PEER_GONE;
+			else if (!g || r->remote > g->len || r->len > g->len - r->remote)
+				r->status = RCS_ERR_ACCESS;
+		}
+		if (r->c && !r->status && len) {
+			uint64_t far = g->addr + r->remote + r->issued, near = r->laddr + r->issued;
+			const uint8_t *from = r->copy ? r->copy + r->issued : buf;
+
+			if (r->get) {
+				r->status = serve_access(owner, g, far, buf, len, false);
+				if (!r->status)
+					r->status = serve_access(r->c, r->local, near, buf, len, true);
+			} else {
+				if (!r->copy)
+					r->status = serve_access(r->c, r->local, near, buf, len, false);
+				if (!r->status)
+					r->status = serve_access(owner, g, far, (void *)(uintptr_t)from, len, true);
+			}
+			r->issued += len;
+		}
+		if (!r->c || r->status || r->issued == r->len)
+			finish(n, &n->local_rmas, r);
+	}
+}
+
+/* --- what became of them --------------------------------------------------------------------------- */
+
+static void piece_ended(struct link *l, int i, enum core_piece_end end)
+{
+	struct rma *r = l->piece[i].r;
+
+	switch (end) {
+	case CORE_PIECE_EXECUTED:
+		rma_piece_end(r, 0);
+		break;
+	case CORE_PIECE_AMBIGUOUS:
+		rma_piece_end(r, RCS_ERR_AMBIGUOUS);
+		break;
+	case CORE_PIECE_REFUSED:
+		/* A large message is pushed then, and that finds out what is left of it. */
+		rma_piece_end(r, r->large ? RCS_ERR_AGAIN : RCS_ERR_ACCESS);
+		break;
+	default:
+		break;
+	}
+}
+
+void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *detail)
+{
+	const struct core_piece *p = &l->ledger.piece[cookie];
+	struct rma *r = l->piece[cookie].r;
+	uint32_t len = p->len;
+
+	if (how == VERBS_OK && r->get)
+		l->n->read_bytes += len;
+	else if (how == VERBS_OK)
+		l->n->write_bytes += len;
+	else if (how == VERBS_REQUEST)
+		node_log(l->n, CONFIG_LOG_INFO, "a %s of node %u's memory was refused: %s",
+			r->get ? "read" : "write", l->peer, detail);
+	piece_ended(l, (int)cookie, core_rma_completed(&l->ledger, &l->core, (int)cookie,
+			how == VERBS_OK ? CORE_PIECE_OK : how == VERBS_REQUEST ? CORE_PIECE_ERROR :
+			CORE_PIECE_FLUSHED, l->n->now));
+	link_dirty(l);
+}
+
+void rma_fenced(struct link *l, uint8_t lane, uint32_t gen)
+{
+	core_rma_fenced(&l->ledger, &l->core, lane, gen, l->n->now);
+}
+
+void rma_report(struct link *l, const struct core_act *a)
+{
+	uint64_t done = l->ledger.by_ledger, again = l->ledger.replayed, lost = l->ledger.ambiguous;
+	enum core_piece_end end;
+	json_t *o;
+	int i;
+
+	while ((i = core_rma_settle(&l->ledger, a->lane, a->gen, a->known, a->psn, l->n->now, &end)) >= 0) {
+		struct rma *r = l->piece[i].r;
+
+		/* It may have been the one that was refused, and its NAK lost: it goes again only after the
+		 * owner's word that the key is good. */
+		if (end == CORE_PIECE_GOES_ON && r->im->state == IMPORT_GOOD && !r->large)
+			key_ask(l, r->im);
+		piece_ended(l, i, end);
+	}
+	done = l->ledger.by_ledger - done;
+	again = l->ledger.replayed - again;
+	lost = l->ledger.ambiguous - lost;
+	node_log(l->n, CONFIG_LOG_INFO, "lane %u generation %u to node %u: %llu pieces of puts had executed, "
+		"%llu run again, %llu ambiguous", a->lane, a->gen, l->peer, (unsigned long long)done,
+		(unsigned long long)again, (unsigned long long)lost);
+	o = json_pack("{s:i,s:i,s:i,s:b,s:I,s:I,s:I}", "peer", (int)l->peer, "lane", (int)a->lane,
+		"generation", (int)a->gen, "known", a->known ? 1 : 0, "puts_by_ledger", (json_int_t)done,
+		"puts_replayed", (json_int_t)again, "puts_ambiguous", (json_int_t)lost);
+	evlog_event(&l->n->log, "ledger", o);
+}
+
+void rma_chan_gone(struct node *n, struct chan *c)
+{
+	for (struct link *l = n->links; l; l = l->next)
+		for (struct rma *r = l->rmas; r; r = r->next)
+			if (r->c == c) {
+				r->c = NULL;
+				link_dirty(l);
+			}
+	for (struct rma *r = n->local_rmas; r; r = r->next)
+		if (r->c == c)
+			r->c = NULL;
+}
+
+void rma_free_all(struct link *l)
+{
+	for (struct rma *r; (r = l->rmas);) {
+		l->rmas = r->next;
+		free(r->copy);
+		free(r);
+	}
+	serve_free_all(l);
+}

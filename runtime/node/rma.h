@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rma.h - a put or get of a rank, between rma.c (RDMA) and serve.c (frames).
+ */
+#ifndef RCS_NODE_RMA_H
+#define RCS_NODE_RMA_H
+
+#include "node/node.h"
+
+struct rma {
+	struct chan *c; /* NULL: the rank is gone */
+	uint64_t op;
+	bool large; /* fetches a large message: answered by GET_DONE */
+	bool get, replay;
+	bool refused; /* by the peer's NIC */
+	uint32_t node;
+	uint16_t ep; /* owner of the remote memory */
+	uint32_t epoch;
+	struct wire_key key;
+	uint64_t remote; /* large: virtual address; else offset in the region */
+	uint64_t laddr, len;
+	struct region *local; /* NULL: none */
+	struct import *im;    /* NULL: by frames only */
+	uint8_t *copy;	      /* inline data */
+	bool begun;	      /* something was issued (a zero length is, once) */
+	uint64_t issued;
+	uint32_t pieces; /* under way */
+	int status;	 /* first error */
+	struct rma *next;
+};
+
+/* A piece is over. */
+void rma_piece_end(struct rma *r, int status);
+
+#endif
