@@ -109,6 +109,31 @@ static inline void settle(void)
 	}
 }
 
+static inline void expect(struct side *s, uint32_t op, int status, const void *context)
+{
+	struct rcs_completion c = next(s);
+
+	assert_int_equal(c.op, op);
+	assert_int_equal(c.status, status);
+	assert_ptr_equal(c.context, context);
+}
+
+static inline void nothing(struct side *s)
+{
+	struct rcs_completion c;
+
+	settle();
+	assert_int_equal(rcs_cq_read(s->cq, &c, 1), 0);
+}
+
+/* So many one-sided requests have reached the daemons and are held there. */
+static inline void held(unsigned n)
+{
+	for (int i = 0; i < 500 && fake.nheld < n; i++)
+		settle();
+	assert_int_equal(fake.nheld, n);
+}
+
 static inline void fill(uint8_t *p, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++)

@@ -5,82 +5,10 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <sys/wait.h>
+#include "client_window.h"
 
-#include "client_pair.h"
-
-#define WINDOW (256u << 10)
-
-static uint8_t *win; /* b's, of rcs_alloc */
-static rcs_region *win_region;
-static struct rcs_key key;
-static uint8_t local[WINDOW];
 static int (*reg_was)(int, uint32_t, uint32_t, uint64_t, uint64_t, uint32_t,
 	struct ib_uverbs_reg_mr_resp *);
-
-static void open_window(unsigned node_b)
-{
-	struct rcs_error err = {0};
-	void *p;
-
-	pair_open(node_b, 0);
-	assert_int_equal(rcs_alloc(b.ctx, WINDOW, &p, &win_region, &err), 0);
-	assert_int_equal(rcs_region_key(win_region, b.ep, &key, &err), 0);
-	win = p;
-}
-
-static struct rcs_rma rma(void *buf, size_t len, uint64_t offset, uint32_t flags)
-{
-	return (struct rcs_rma){.buf = buf, .len = len, .offset = offset, .flags = flags, .key = &key,
-		.peer = a.peer, .context = buf};
-}
-
-static int put(void *buf, size_t len, uint64_t offset, uint32_t flags)
-{
-	struct rcs_rma r = rma(buf, len, offset, flags);
-
-	return rcs_put(a.ep, &r);
-}
-
-static int get(void *buf, size_t len, uint64_t offset)
-{
-	struct rcs_rma r = rma(buf, len, offset, 0);
-
-	return rcs_get(a.ep, &r);
-}
-
-static int add(uint64_t operand, uint64_t *result, uint64_t offset)
-{
-	struct rcs_atomic x = {.op = RCS_ATOMIC_ADD, .size = 8, .operand = operand, .result = result,
-		.offset = offset, .key = &key, .peer = a.peer, .context = result};
-
-	return rcs_atomic(a.ep, &x);
-}
-
-static void expect(struct side *s, uint32_t op, int status, const void *context)
-{
-	struct rcs_completion c = next(s);
-
-	assert_int_equal(c.op, op);
-	assert_int_equal(c.status, status);
-	assert_ptr_equal(c.context, context);
-}
-
-static void nothing(struct side *s)
-{
-	struct rcs_completion c;
-
-	settle();
-	assert_int_equal(rcs_cq_read(s->cq, &c, 1), 0);
-}
-
-static void held(unsigned n)
-{
-	for (int i = 0; i < 2000 && fake.nheld < n; i++) {
-		settle();
-	}
-	assert_int_equal(fake.nheld, n);
-}
 
 /* --- what moves how ----------------------------------------------------------------------------- */
 
