@@ -1,0 +1,849 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every rank puts into, gets from and does atomics on the windows of every rank (two each: memory of
+ * rcs_alloc and of malloc), and sends it messages; several of each at a time, driven by completions.
+ *
+ *	rcs_rma [--seconds S] [--kind put|get|atomic|message|mixed] [--max BYTES] [--region | --no-region]
+ *		[--replay] [--helper] [--errors]
+ *
+ * A put goes into a slot that is the source's, with RCS_PUT_NOTIFY; the target checks each byte,
+ * poisons the slot and acknowledges it. Notifications and messages of a source have numbers, one order
+ * for both. A get reads what never changes, or (mixed) back what a put wrote whose end was told.
+ * Atomics claim values of a counter: at the end its owner has seen each value claimed once.
+ *
+ * Rank 0 prints progress and at the end
+ *
+ *	rma: N puts, N gets, N atomics, N messages, 0 lost, 0 doubled, 0 damaged, 0 wrong
+ *
+ * --errors: each rank also makes requests that must fail, one at a time, and checks how.
+ */
+#include <getopt.h>
+#include <stdatomic.h>
+
+#include "app.h"
+
+#define DEPTH	4u /* puts under way to a peer; half of them in each window */
+#define SIDE	2u /* gets, atomics, messages under way to a peer */
+#define COUNTERS 3u /* of a rank: fetch-add of 8 and of 4 bytes, compare-and-swap */
+#define GUARD	64u
+#define POISON	0xa5
+
+#define TAG_ITEM (5ull << 56) /* | item << 8 | what; item counts what a source sends to a target */
+#define TAG_ACK	 (6ull << 56)
+#define TAG_KEYS (7ull << 56)
+#define TAG_OLD	 (8ull << 56)
+enum { ITEM_NOTE, ITEM_MSG, ITEM_END };
+
+enum { PUTS = 1, GETS = 2, ATOMICS = 4, MESSAGES = 8, MIXED = 15 };
+
+static struct {
+	double seconds;
+	unsigned kind;
+	size_t max;
+	bool region, replay, errors;
+	uint32_t flags;
+} opt = {.seconds = 2, .kind = MIXED, .max = 65536};
+
+struct keys {
+	struct rcs_key window[2], closed[2]; /* 0: of rcs_alloc */
+};
+
+enum req_kind { R_PUT, R_ECHO, R_GET, R_ADD8, R_ADD4, R_CSWAP, R_MSG, R_END, R_ITEM, R_ACK, R_ACKED, R_ERROR };
+
+struct req {
+	enum req_kind kind;
+	bool busy;   /* not completed */
+	bool unseen; /* put: not acknowledged */
+	uint32_t rank;
+	unsigned where;	 /* which window */
+	uint64_t seq, off;
+	size_t len;
+	uint8_t *buf;
+	uint64_t value, guess;
+	int expect;
+};
+
+struct values {
+	uint64_t *v;
+	size_t n, cap;
+};
+
+struct other {
+	struct keys keys;
+	struct req put[DEPTH], get[SIDE], atomic[SIDE], msg[SIDE], item, end;
+	uint64_t puts, gets, atomics, messages, items; /* posted to it */
+	uint64_t done;				       /* completed */
+	uint64_t next_item, next_put, next_msg;	       /* expected from it */
+	uint64_t guess;
+	bool ended, end_sent;
+	struct values claimed[COUNTERS];
+};
+
+static struct other *others;
+static struct req ack_recv[2 * DEPTH], error_req;
+static uint8_t *window[2];
+static rcs_region *window_region[2], *arena_region;
+static uint8_t *arena;
+static size_t arena_used, slot_size, window_size;
+static uint64_t puts_n, gets_n, atomics_n, messages_n, lost, doubled, damaged, wrong, errors_made;
+static uint64_t under_way, error_turn, error_started;
+static bool stopping;
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+/* counters, what never changes, the slots of each source, a place of each source to read back from */
+static size_t at_static(void)
+{
+	return 4096;
+}
+
+static size_t at_slot(uint32_t source, uint64_t seq)
+{
+	return at_static() + slot_size * (1 + source * (DEPTH / 2) + seq % DEPTH / 2);
+}
+
+static size_t at_echo(uint32_t source, unsigned i)
+{
+	return at_static() + slot_size * (1 + app.size * (DEPTH / 2) + source * SIDE + i);
+}
+
+static void pattern(uint8_t *p, size_t len, uint32_t src, uint32_t dst, uint64_t seq, size_t from)
+{
+	for (size_t i = 0; i < len;) {
+		uint64_t w = app_word(src, dst, seq, (from + i) / 8);
+		size_t at = (from + i) % 8, n = 8 - at < len - i ? 8 - at : len - i;
+
+		memcpy(p + i, (uint8_t *)&w + at, n);
+		i += n;
+	}
+}
+
+static bool is_pattern(const uint8_t *p, size_t len, uint32_t src, uint32_t dst, uint64_t seq, size_t from)
+{
+	for (size_t i = 0; i < len;) {
+		uint64_t w = app_word(src, dst, seq, (from + i) / 8);
+		size_t at = (from + i) % 8, n = 8 - at < len - i ? 8 - at : len - i;
+
+		if (memcmp(p + i, (uint8_t *)&w + at, n)) {
+			fprintf(stderr, "rank %u: damage: number %llu of rank %u to rank %u, %zu bytes, near byte "
+				"%zu\n", app.rank, (unsigned long long)seq, src, dst, len, i);
+			return false;
+		}
+		i += n;
+	}
+	return true;
+}
+
+/* Small ones are frequent, each size between 0 and the largest occurs. */
+static size_t size_of(uint64_t seq)
+{
+	uint64_t h = app_word(app.rank, 0, seq, 77);
+	size_t top = (size_t)8 << (h >> 8) % 24;
+
+	return (h >> 32) % ((top < opt.max ? top : opt.max) + 1);
+}
+
+static uint8_t *buffer(void)
+{
+	uint8_t *p = arena + arena_used;
+
+	arena_used += slot_size;
+	return p;
+}
+
+static void rcs_ok(int rc, const struct rcs_error *err)
+{
+	if (rc)
+		app_die("%s: %s", rcs_status_name(rc), err->sentence);
+}
+
+static void memory_open(void)
+{
+	size_t bufs = app.size * (DEPTH + SIDE + SIDE + 1) + 1;
+	struct rcs_error err = {0};
+	void *p;
+
+	slot_size = (opt.max + GUARD + 63) & ~(size_t)63;
+	window_size = at_echo(app.size, 0);
+	rcs_ok(rcs_alloc(app.ctx, window_size, &p, &window_region[0], &err), &err);
+	window[0] = p;
+	window[1] = malloc(window_size);
+	arena = calloc(bufs, slot_size);
+	APP_CHECK(window[1] && arena);
+	rcs_ok(rcs_region_open(app.ctx, window[1], window_size, &window_region[1], &err), &err);
+	if (opt.region)
+		rcs_ok(rcs_region_open(app.ctx, arena, bufs * slot_size, &arena_region, &err), &err);
+	for (int w = 0; w < 2; w++) {
+		memset(window[w], 0, at_static());
+		memset(window[w] + at_static(), POISON, window_size - at_static());
+		pattern(window[w] + at_static(), opt.max, app.rank, app.rank, 0, 0);
+	}
+}
+
+/* Keys of both windows, and of two regions that are closed before anybody hears of them. */
+static void keys_exchange(void)
+{
+	static uint8_t dead[8192];
+	struct app_req *s = calloc(app.size, sizeof(*s)), *r = calloc(app.size, sizeof(*r));
+	struct rcs_error err = {0};
+	rcs_region *gone[2];
+	struct keys mine;
+	void *p;
+
+	rcs_ok(rcs_alloc(app.ctx, sizeof(dead), &p, &gone[0], &err), &err);
+	rcs_ok(rcs_region_open(app.ctx, dead, sizeof(dead), &gone[1], &err), &err);
+	for (int w = 0; w < 2; w++) {
+		rcs_ok(rcs_region_key(window_region[w], app.ep, &mine.window[w], &err), &err);
+		rcs_ok(rcs_region_key(gone[w], app.ep, &mine.closed[w], &err), &err);
+		APP_OK(rcs_region_close(gone[w]));
+	}
+	for (uint32_t i = 0; i < app.size; i++)
+		app_recv(&others[i].keys, sizeof(mine), i, TAG_KEYS, &r[i]);
+	for (uint32_t i = 0; i < app.size; i++)
+		app_send(&mine, sizeof(mine), i, TAG_KEYS, &s[i]);
+	for (uint32_t i = 0; i < app.size; i++) {
+		app_wait_ok(&s[i]);
+		app_wait_ok(&r[i]);
+	}
+	free(s);
+	free(r);
+}
+
+/* --- posting -------------------------------------------------------------------------------------- */
+
+/* false: RCS_ERR_AGAIN. Whatever else is wrong is wrong at once. */
+static bool posted(int rc, struct req *q)
+{
+	if (rc == RCS_ERR_AGAIN)
+		return false;
+	if (rc)
+		app_die("a request of kind %d to rank %u: %s", q->kind, q->rank, rcs_status_name(rc));
+	q->busy = true;
+	under_way++;
+	return true;
+}
+
+static bool post_rma(struct req *q, uint32_t flags, uint64_t tag)
+{
+	struct other *o = &others[q->rank];
+	struct rcs_rma r = {.buf = q->buf, .len = q->len, .flags = flags, .offset = q->off,
+		.key = &o->keys.window[q->where], .peer = app_peer(q->rank), .region = arena_region,
+		.tag = tag, .data = (uint64_t)q->len << 40 | q->seq, .context = q};
+
+	if (opt.replay && q->kind != R_GET)
+		r.flags |= RCS_PUT_REPLAY;
+	return posted(q->kind == R_GET ? rcs_get(app.ep, &r) : rcs_put(app.ep, &r), q);
+}
+
+static bool put_next(uint32_t rank)
+{
+	struct other *o = &others[rank];
+	struct req *q = &o->put[o->puts % DEPTH];
+
+	if (q->busy || q->unseen)
+		return false;
+	q->kind = R_PUT;
+	q->seq = o->puts;
+	q->where = q->seq & 1;
+	q->off = at_slot(app.rank, q->seq);
+	q->len = size_of(q->seq);
+	pattern(q->buf, q->len, app.rank, rank, q->seq, 0);
+	if (!post_rma(q, RCS_PUT_NOTIFY, TAG_ITEM | o->items << 8 | ITEM_NOTE))
+		return false;
+	q->unseen = true;
+	o->puts++;
+	o->items++;
+	return true;
+}
+
+/* Mixed: each second is a put first, which is read back when it has ended. */
+static bool get_next(uint32_t rank, unsigned i)
+{
+	struct other *o = &others[rank];
+	struct req *q = &o->get[i];
+
+	if (q->busy)
+		return false;
+	q->seq = o->gets;
+	q->where = q->seq / 2 & 1;
+	q->kind = opt.kind & PUTS && q->seq & 1 ? R_ECHO : R_GET;
+	q->len = size_of(q->seq + 1000);
+	q->guess = q->kind == R_ECHO;
+	if (q->kind == R_ECHO) {
+		q->off = at_echo(app.rank, i);
+		pattern(q->buf, q->len, app.rank, rank, ~q->seq, 0);
+	} else {
+		q->value = q->seq * 13 % (opt.max - q->len + 1);
+		q->off = at_static() + q->value;
+		memset(q->buf, POISON, q->len + GUARD);
+	}
+	if (!post_rma(q, 0, 0))
+		return false;
+	o->gets++;
+	return true;
+}
+
+static bool atomic_post(struct req *q)
+{
+	struct other *o = &others[q->rank];
+	struct rcs_atomic a = {.op = q->kind == R_CSWAP ? RCS_ATOMIC_CSWAP : RCS_ATOMIC_ADD,
+		.size = q->kind == R_ADD4 ? 4 : 8, .operand = q->kind == R_CSWAP ? q->guess + 1 : 1,
+		.compare = q->guess, .result = &q->value, .offset = (uint64_t)(q->kind - R_ADD8) * 64,
+		.key = &o->keys.window[0], .peer = app_peer(q->rank), .context = q};
+
+	return posted(rcs_atomic(app.ep, &a), q);
+}
+
+static bool atomic_next(uint32_t rank, unsigned i)
+{
+	struct other *o = &others[rank];
+	struct req *q = &o->atomic[i];
+
+	if (q->busy)
+		return false;
+	q->kind = R_ADD8 + o->atomics % COUNTERS;
+	q->guess = o->guess;
+	if (!atomic_post(q))
+		return false;
+	o->atomics++;
+	return true;
+}
+
+static bool message_post(struct req *q, unsigned what, uint64_t data)
+{
+	struct other *o = &others[q->rank];
+	struct iovec iov = {q->buf, q->len};
+	struct rcs_msg m = {.iov = &iov, .iov_n = 1, .flags = RCS_SEND_DATA, .peer = app_peer(q->rank),
+		.tag = TAG_ITEM | o->items << 8 | what, .data = data, .region = arena_region, .context = q};
+
+	if (!posted(rcs_send(app.ep, &m), q))
+		return false;
+	o->items++;
+	return true;
+}
+
+static bool message_next(uint32_t rank, unsigned i)
+{
+	struct other *o = &others[rank];
+	struct req *q = &o->msg[i];
+
+	if (q->busy)
+		return false;
+	q->kind = R_MSG;
+	q->seq = o->messages;
+	q->len = size_of(q->seq + 2000);
+	pattern(q->buf, q->len, app.rank, rank, q->seq, 8);
+	if (!message_post(q, ITEM_MSG, q->seq))
+		return false;
+	o->messages++;
+	return true;
+}
+
+static void item_recv(uint32_t rank)
+{
+	struct req *q = &others[rank].item;
+	int rc;
+
+	q->kind = R_ITEM;
+	while ((rc = rcs_trecv(app.ep, q->buf, slot_size, app_peer(rank), TAG_ITEM, (1ull << 56) - 1, q)) ==
+		RCS_ERR_AGAIN)
+		;
+	APP_OK(rc);
+}
+
+static void acks_recv(struct req *q)
+{
+	q->kind = R_ACK;
+	APP_OK(rcs_trecv(app.ep, NULL, 0, NULL, TAG_ACK, (1ull << 56) - 1, q));
+}
+
+/* --- requests that must fail --------------------------------------------------------------------- */
+
+static void error_returned(const char *name, int rc, int expect)
+{
+	errors_made++;
+	if (rc == expect)
+		return;
+	fprintf(stderr, "rank %u: %s: %s instead of %s\n", app.rank, name, rcs_status_name(rc),
+		rcs_status_name(expect));
+	wrong++;
+}
+
+static void error_post(int rc, int expect)
+{
+	error_req.kind = R_ERROR;
+	error_req.expect = expect;
+	if (rc == RCS_ERR_AGAIN)
+		return;
+	error_started++;
+	if (!rc) {
+		error_req.busy = true;
+		under_way++;
+		return;
+	}
+	error_returned("a request that should only fail later", rc, 0);
+}
+
+/* Case after case, each rank in turn; those that end by a completion one at a time. */
+static void error_next(void)
+{
+	uint32_t to = (uint32_t)(error_turn / 12 % app.size);
+	struct other *o = &others[to];
+	struct rcs_rma r = {.buf = error_req.buf, .len = 8, .key = &o->keys.window[1],
+		.peer = app_peer(to), .context = &error_req};
+	struct rcs_atomic a = {.op = RCS_ATOMIC_ADD, .size = 8, .operand = 1, .key = &o->keys.window[0],
+		.peer = r.peer, .offset = 2048, .context = &error_req};
+	struct rcs_key bad = o->keys.window[1];
+	uint64_t before = error_started;
+
+	switch (error_turn % 12) {
+	case 0: /* damaged */
+		bad.bytes[20] ^= 1;
+		r.key = &bad;
+		error_returned("a damaged key", rcs_put(app.ep, &r), RCS_ERR_INVALID);
+		break;
+	case 1:
+		r.peer = app_peer((to + 1) % app.size);
+		error_returned("another's key", rcs_get(app.ep, &r), RCS_ERR_INVALID);
+		break;
+	case 2:
+		r.offset = window_size - 7;
+		error_returned("a put out of range", rcs_put(app.ep, &r), RCS_ERR_ACCESS);
+		break;
+	case 3:
+		r.offset = UINT64_MAX - 3;
+		error_returned("a get that wraps", rcs_get(app.ep, &r), RCS_ERR_ACCESS);
+		break;
+	case 4:
+		a.offset = 2050;
+		error_returned("a misaligned atomic", rcs_atomic(app.ep, &a), RCS_ERR_INVALID);
+		break;
+	case 5:
+		a.key = &o->keys.window[1];
+		error_returned("an atomic on memory of malloc", rcs_atomic(app.ep, &a), RCS_ERR_INVALID);
+		break;
+	case 6:
+		a.offset = (window_size + 4095) & ~(size_t)4095;
+		error_returned("an atomic out of range", rcs_atomic(app.ep, &a), RCS_ERR_ACCESS);
+		break;
+	case 7:
+		r.key = &o->keys.closed[1];
+		error_post(rcs_put(app.ep, &r), RCS_ERR_ACCESS);
+		break;
+	case 8:
+		r.key = &o->keys.closed[0];
+		r.len = 4096 + 2048;
+		r.len = r.len < slot_size ? r.len : slot_size;
+		error_post(rcs_get(app.ep, &r), RCS_ERR_ACCESS);
+		break;
+	case 9:
+		a.key = &o->keys.closed[0];
+		error_post(rcs_atomic(app.ep, &a), RCS_ERR_ACCESS);
+		break;
+	case 10:
+		r.len = 0;
+		r.offset = window_size;
+		error_post(rcs_put(app.ep, &r), RCS_OK);
+		break;
+	default:
+		r.len = 0;
+		r.key = &o->keys.closed[1];
+		error_post(rcs_get(app.ep, &r), RCS_ERR_ACCESS);
+		break;
+	}
+	if (error_turn % 12 < 7 || error_started != before)
+		error_turn++;
+}
+
+/* --- completions ---------------------------------------------------------------------------------- */
+
+static void claim(struct other *o, unsigned counter, uint64_t value)
+{
+	struct values *l = &o->claimed[counter];
+
+	if (l->n == l->cap) {
+		l->cap = l->cap ? 2 * l->cap : 256;
+		l->v = realloc(l->v, l->cap * sizeof(*l->v));
+		APP_CHECK(l->v);
+	}
+	l->v[l->n++] = value;
+}
+
+static void put_arrived(uint32_t rank, uint64_t data)
+{
+	struct other *o = &others[rank];
+	uint64_t seq = data & ((1ull << 40) - 1);
+	size_t len = data >> 40;
+	uint8_t *slot = window[seq & 1] + at_slot(rank, seq);
+	struct req *q = calloc(1, sizeof(*q));
+	struct rcs_msg m = {.flags = RCS_SEND_DATA, .tag = TAG_ACK, .data = seq, .peer = app_peer(rank),
+		.context = q};
+	bool good;
+	int rc;
+
+	if (seq != o->next_put)
+		wrong++;
+	o->next_put = seq + 1;
+	good = len <= opt.max && is_pattern(slot, len, rank, app.rank, seq, 0);
+	for (size_t i = 0; good && i < GUARD; i++)
+		good = slot[len + i] == POISON;
+	damaged += !good;
+	puts_n++;
+	memset(slot, POISON, len <= opt.max ? len : 0);
+	/* the slot is the source's again */
+	q->kind = R_ACKED;
+	q->rank = rank;
+	while ((rc = rcs_send(app.ep, &m)) == RCS_ERR_AGAIN)
+		;
+	posted(rc, q);
+}
+
+static void item_arrived(struct req *q, const struct rcs_completion *c)
+{
+	struct other *o = &others[q->rank];
+	uint64_t item = c->tag >> 8 & ((1ull << 40) - 1);
+
+	if (c->source_rank != q->rank || !c->has_data)
+		wrong++;
+	if (item > o->next_item)
+		lost += item - o->next_item;
+	else if (item < o->next_item)
+		doubled++;
+	if (item >= o->next_item)
+		o->next_item = item + 1;
+	switch (c->tag & 0xff) {
+	case ITEM_NOTE:
+		put_arrived(q->rank, c->data);
+		break;
+	case ITEM_MSG:
+		if (c->data != o->next_msg++)
+			wrong++;
+		damaged += !is_pattern(q->buf, c->len, q->rank, app.rank, c->data, 8);
+		messages_n++;
+		break;
+	default:
+		o->ended = true;
+		return; /* nothing comes after it */
+	}
+	item_recv(q->rank);
+}
+
+static void got(struct req *q)
+{
+	if (q->kind == R_ECHO) {
+		q->kind = R_GET;
+		memset(q->buf, POISON, q->len + GUARD);
+		while (!post_rma(q, 0, 0))
+			;
+		return;
+	}
+	if (q->guess)
+		damaged += !is_pattern(q->buf, q->len, app.rank, q->rank, ~q->seq, 0);
+	else
+		damaged += !is_pattern(q->buf, q->len, q->rank, q->rank, 0, q->value);
+	for (size_t i = 0; i < GUARD; i++)
+		if (q->buf[q->len + i] != POISON) {
+			damaged++;
+			break;
+		}
+	gets_n++;
+}
+
+static void completed(const struct rcs_completion *c)
+{
+	struct req *q = c->context;
+	struct other *o;
+	uint64_t seq = c->data;
+
+	if (q->kind == R_ERROR) {
+		error_returned("a request that must fail", c->status, q->expect);
+		q->busy = false;
+		under_way--;
+		return;
+	}
+	if (c->status)
+		app_die("a request of kind %d to rank %u, %zu bytes, ended with %s (%s)", q->kind, q->rank,
+			q->len, rcs_status_name(c->status), rcs_status_text(c->status));
+	if (q->kind == R_ITEM) {
+		item_arrived(q, c);
+		return;
+	}
+	if (q->kind == R_ACK) {
+		struct req *p = &others[c->source_rank].put[seq % DEPTH];
+
+		if (!p->unseen || p->seq != seq)
+			wrong++;
+		p->unseen = false;
+		acks_recv(q);
+		return;
+	}
+	if (!q->busy)
+		app_die("a request of kind %d completed twice", q->kind);
+	q->busy = false;
+	under_way--;
+	o = &others[q->rank];
+	o->done++;
+	switch (q->kind) {
+	case R_ECHO:
+	case R_GET:
+		got(q);
+		break;
+	case R_ADD8:
+	case R_ADD4:
+		claim(o, q->kind - R_ADD8, q->value);
+		atomics_n++;
+		break;
+	case R_CSWAP:
+		if (q->value == q->guess)
+			claim(o, 2, q->value);
+		o->guess = q->value + (q->value == q->guess);
+		atomics_n++;
+		break;
+	case R_ACKED:
+		free(q);
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- the load ------------------------------------------------------------------------------------- */
+
+static bool idle(const struct other *o)
+{
+	for (unsigned i = 0; i < DEPTH; i++)
+		if (o->put[i].unseen)
+			return false;
+	return true;
+}
+
+static void issue(uint32_t rank)
+{
+	struct other *o = &others[rank];
+
+	if (stopping) {
+		if (!o->end_sent && (o->end.kind = R_END, message_post(&o->end, ITEM_END, 0)))
+			o->end_sent = true;
+		return;
+	}
+	if (opt.kind & PUTS)
+		while (put_next(rank))
+			;
+	for (unsigned i = 0; i < SIDE; i++) {
+		if (opt.kind & GETS)
+			get_next(rank, i);
+		if (opt.kind & ATOMICS)
+			atomic_next(rank, i);
+		if (opt.kind & MESSAGES)
+			message_next(rank, i);
+	}
+	/* the owner counts too, by C11 */
+	if (opt.kind & ATOMICS && rank == app.rank)
+		claim(o, 0, atomic_fetch_add((_Atomic uint64_t *)(void *)window[0], 1));
+}
+
+static bool finished(void)
+{
+	if (!stopping || under_way)
+		return false;
+	for (uint32_t i = 0; i < app.size; i++)
+		if (!others[i].ended || !others[i].end_sent || !idle(&others[i]))
+			return false;
+	return true;
+}
+
+static void report(uint64_t start)
+{
+	static uint64_t round, told, before, longest;
+	uint64_t now = app_now(), least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < app.size; i++)
+		if (others[i].done < least)
+			least = others[i].done;
+	if (least > round) {
+		if (before && now - before > longest)
+			longest = now - before;
+		before = now;
+	}
+	if (!app.rank && least > round && now - told > 1000000000ull) {
+		printf("round %llu, %zu bytes, %.1f s, longest round %.1f ms\n", (unsigned long long)least,
+			opt.max, (double)(now - start) / 1e9, (double)longest / 1e6);
+		told = now;
+		longest = 0;
+	}
+	round = least;
+}
+
+static void run(void)
+{
+	uint64_t start = app_now();
+	struct rcs_completion c[64];
+	int n;
+
+	for (uint32_t i = 0; i < app.size; i++)
+		item_recv(i);
+	for (unsigned i = 0; i < 2 * DEPTH; i++)
+		acks_recv(&ack_recv[i]);
+	while (!finished()) {
+		/* the error cases were all made, whatever the time */
+		stopping = stopping || ((double)(app_now() - start) / 1e9 >= opt.seconds &&
+			(!opt.errors || error_turn >= 12ull * app.size));
+		for (uint32_t i = 0; i < app.size; i++)
+			issue((app.rank + i) % app.size);
+		if (opt.errors && !stopping && !error_req.busy)
+			error_next();
+		if (finished())
+			break;
+		n = rcs_cq_wait(app.cq, c, 64, APP_WAIT_MS);
+		if (n < 0)
+			app_die("%s after %d s: %llu requests under way", rcs_status_name(n), APP_WAIT_MS / 1000,
+				(unsigned long long)under_way);
+		for (int i = 0; i < n; i++)
+			completed(&c[i]);
+		report(start);
+	}
+}
+
+/* --- at the end ----------------------------------------------------------------------------------- */
+
+/* Each value of my counter was claimed by one request, and it has counted them all. */
+static void counter_check(unsigned counter)
+{
+	const uint8_t *at = window[0] + counter * 64;
+	uint64_t final = counter == 1 ? *(const uint32_t *)(const void *)at :
+		*(const uint64_t *)(const void *)at;
+	uint8_t *seen = calloc(1, final + 1);
+	uint64_t total = 0;
+
+	APP_CHECK(seen);
+	for (uint32_t i = 0; i < app.size; i++) {
+		uint32_t from = (app.rank + app.size - i) % app.size, to = (app.rank + i) % app.size;
+		const struct values *mine = &others[to].claimed[counter];
+		uint64_t mine_n = mine->n, n, *v;
+		struct app_req s[2], r[2];
+
+		app_recv(&n, 8, from, TAG_OLD, &r[0]);
+		app_send(&mine_n, 8, to, TAG_OLD, &s[0]);
+		app_send(mine->v, mine_n * 8, to, TAG_OLD | 1, &s[1]);
+		app_wait_ok(&r[0]);
+		v = malloc(n * 8 + 1);
+		APP_CHECK(v);
+		app_recv(v, n * 8, from, TAG_OLD | 1, &r[1]);
+		app_wait_ok(&r[1]);
+		app_wait_ok(&s[0]);
+		app_wait_ok(&s[1]);
+		for (uint64_t k = 0; k < n; k++)
+			if (v[k] >= final || seen[v[k]]++)
+				wrong++;
+		total += n;
+		free(v);
+	}
+	if (total != final) {
+		fprintf(stderr, "rank %u: counter %u is %llu after %llu increments\n", app.rank, counter,
+			(unsigned long long)final, (unsigned long long)total);
+		wrong++;
+	}
+	free(seen);
+}
+
+static void options(int argc, char **argv)
+{
+	static const char *const kinds[] = {"put", "get", "atomic", "message"};
+	static const struct option longs[] = {
+		{"seconds", required_argument, NULL, 's'}, {"kind", required_argument, NULL, 'k'},
+		{"max", required_argument, NULL, 'M'}, {"region", no_argument, NULL, 'r'},
+		{"no-region", no_argument, NULL, 'R'}, {"replay", no_argument, NULL, 'p'},
+		{"helper", no_argument, NULL, 'h'}, {"errors", no_argument, NULL, 'e'},
+		{NULL, 0, NULL, 0},
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
+		switch (c) {
+		case 's':
+			opt.seconds = atof(optarg);
+			break;
+		case 'k':
+			opt.kind = strcmp(optarg, "mixed") ? 0 : MIXED;
+			for (unsigned i = 0; i < 4; i++)
+				if (!strcmp(optarg, kinds[i]))
+					opt.kind = 1u << i;
+			if (!opt.kind)
+				app_die("--kind is put, get, atomic, message or mixed");
+			break;
+		case 'M':
+			opt.max = app_number(optarg);
+			break;
+		case 'r':
+		case 'R':
+			opt.region = c == 'r';
+			break;
+		case 'p':
+			opt.replay = true;
+			break;
+		case 'h':
+			opt.flags |= RCS_INIT_HELPER;
+			break;
+		case 'e':
+			opt.errors = true;
+			break;
+		default:
+			exit(2);
+		}
+	if (opt.max < 8 || opt.max >= 1u << 24)
+		app_die("--max is from 8 to 16777215 bytes");
+}
+
+static void requests_make(void)
+{
+	others = calloc(app.size, sizeof(*others));
+	for (uint32_t i = 0; i < app.size; i++) {
+		struct other *o = &others[i];
+
+		for (unsigned k = 0; k < DEPTH; k++)
+			o->put[k] = (struct req){.rank = i, .buf = buffer()};
+		for (unsigned k = 0; k < SIDE; k++) {
+			o->get[k] = (struct req){.rank = i, .buf = buffer()};
+			o->msg[k] = (struct req){.rank = i, .buf = buffer()};
+			o->atomic[k].rank = i;
+		}
+		o->item = (struct req){.rank = i, .buf = buffer()};
+		o->end.rank = i;
+	}
+	error_req.buf = buffer();
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t total[9];
+	bool ok;
+
+	options(argc, argv);
+	app_open(opt.flags);
+	memory_open();
+	requests_make();
+	keys_exchange();
+	app_barrier();
+	run();
+	app_barrier();
+	for (unsigned i = 0; i < COUNTERS; i++)
+		counter_check(i);
+	/* whatever is still there came twice */
+	for (rcs_claim *c; rcs_probe(app.ep, NULL, TAG_ITEM, (1ull << 56) - 1, NULL, &c) == 1;)
+		doubled++;
+	ok = !lost && !doubled && !damaged && !wrong;
+	memcpy(total, (uint64_t[]){puts_n, gets_n, atomics_n, messages_n, lost, doubled, damaged, wrong,
+		errors_made}, sizeof(total));
+	app_sum(total, 9);
+	if (app.rank == 0) {
+		if (opt.errors)
+			printf("errors: %llu cases\n", (unsigned long long)total[8]);
+		printf("rma: %llu puts, %llu gets, %llu atomics, %llu messages, %llu lost, %llu doubled, %llu "
+			"damaged, %llu wrong\n", (unsigned long long)total[0], (unsigned long long)total[1],
+			(unsigned long long)total[2], (unsigned long long)total[3], (unsigned long long)total[4],
+			(unsigned long long)total[5], (unsigned long long)total[6], (unsigned long long)total[7]);
+	}
+	fflush(stdout);
+	app_close();
+	return ok ? 0 : 1;
+}
