@@ -255,8 +255,10 @@ static void send_on(struct link *l, uint8_t lane, const uint8_t *frame, uint64_t
 	} else {
 		err = verbs_lane_send_copy(vl, frame, len, NODE_COOKIE_OTHER);
 	}
-	/* A small frame that finds no room is said again; the machine believes that a DATA frame is out. */
-	if (err && (slot || err != -EAGAIN))
+	/* A small frame that finds no room is as good as lost on the way: the machine says it again. */
+	if (err == -EAGAIN && !slot)
+		core_link_completed(&l->core, lane, gen, CORE_NEVER, l->n->now);
+	else if (err)
 		core_link_lane_error(&l->core, lane, gen,
 			lane == CORE_LANE_TCP ? CORE_R_SOCKET : CORE_R_COMPLETION, l->n->now);
 }

@@ -12,7 +12,8 @@
  * Nothing secret is on the wire. A connection that has not proven itself within HANDSHAKE_NS, or that
  * says anything else, is closed; there are never more than UNAUTH_MAX of them.
  *
- * When both sides connect at once the attempt of the lower node index stays.
+ * When both sides connect at once the attempt of the lower node index stays, once the peer has answered
+ * it: a SYN that was lost is repeated by the kernel after seconds only.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,6 +33,7 @@
 #include "node/node.h"
 
 #define HANDSHAKE_NS 5000000000ull
+#define CONNECT_NS   1000000000ull /* then a new attempt, whose SYN goes out at once */
 #define UNAUTH_MAX   64
 #define OUT_MAX	     (256u << 10) /* bytes that may wait in a connection; past that it cannot send */
 
@@ -236,7 +238,6 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 	l->tcp.trying = NULL;
 	if (l->tcp.conn)
 		conn_fail(n, l->tcp.conn, "replaced by a newer one");
-	link_turn(n); /* lets the machine fence the old one first */
 	c->state = CONN_UP;
 	c->gen = gen;
 	l->tcp.conn = c;
@@ -314,7 +315,8 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		c->l = link_get(n, c->theirs.node);
 		if (!c->l)
 			return "out of memory";
-		if (c->l->tcp.trying && n->o.self < c->l->peer) {
+		if (c->l->tcp.trying && c->l->tcp.trying->state != CONN_CONNECTING &&
+			n->o.self < c->l->peer) {
 			c->l = NULL;
 			return "both sides connect at once; ours stays";
 		}
@@ -392,6 +394,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 			return;
 		}
 		c->state = CONN_WAIT_HELLO;
+		c->until = n->now + HANDSHAKE_NS;
 		c->want_out = false;
 		node_rewatch(n, &c->w, EPOLLIN);
 		hello_fill(n, c, 1);
@@ -520,6 +523,7 @@ void tcp_connect(struct link *l)
 	c->from = l->addr;
 	l->tcp.trying = c;
 	c->state = CONN_CONNECTING;
+	c->until = n->now + CONNECT_NS;
 	if (connect(fd, (struct sockaddr *)&l->addr,
 		    l->addr.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
 						   sizeof(struct sockaddr_in6)) < 0 &&

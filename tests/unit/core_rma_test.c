@@ -97,7 +97,7 @@ static void the_report_decides_piece_by_piece(void **state)
 	gen = die(r);
 	assert_int_equal(m.held, 3);
 	assert_int_equal(post_all(r, 0), 0); /* nothing runs again before the report */
-	dead(r, gen, CORE_CTRL_F_FENCED | CORE_CTRL_F_KNOWN, 0); /* the second packet of b is missing */
+	dead(r, gen, CORE_CTRL_F_FENCED | CORE_CTRL_F_KNOWN, 0xffffff); /* a, and no more */
 	assert_non_null(got(r, CORE_ACT_REPORT, 0));
 	assert_int_equal(settle(r, got(r, CORE_ACT_REPORT, 0), &piece), CORE_PIECE_EXECUTED);
 	assert_int_equal(piece, a);
