@@ -215,6 +215,8 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 		if (c->gen > ln->gen && ln->state == CORE_LANE_DOWN)
 			ln->gen = c->gen; /* an OPEN_REQ of it may still be on its way */
 	}
+	if (ln->fo_open && ln->fo.gen == c->gen && c->reason != CORE_R_PEER)
+		ln->fo.peer_reason = c->reason;
 	if (c->gen >= ln->dead_gen && ln->state != CORE_LANE_UP) {
 		ln->heard = true;
 		core_final_count(l, c->lane, c->count);

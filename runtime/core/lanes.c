@@ -53,6 +53,7 @@ static void failover_begin(struct core_link *l, uint8_t lane, enum core_reason w
 	ln->fo.lane = lane;
 	ln->fo.to_lane = CORE_LANE_NONE;
 	ln->fo.reason = (uint8_t)why;
+	ln->fo.answered = ln->answered;
 	ln->fo.had_traffic = l->active == lane;
 	ln->fo.gen = ln->gen;
 	ln->fo.last_good_ns = ln->progress_at;

@@ -134,6 +134,9 @@ _Static_assert(sizeof(struct core_ctrl) == 96, "layout");
 struct core_failover {
 	uint8_t lane, to_lane; /* to_lane CORE_LANE_NONE: no path was left at that moment */
 	uint8_t reason;
+	uint8_t peer_reason; /* what the peer said of this death; CORE_R_NONE: nothing, or it learned it
+			      * from us */
+	bool answered;	     /* SILENT: the peer answered by another lane */
 	bool had_traffic;     /* the lane carried our data when it died */
 	uint32_t gen;
 	uint32_t resent;      /* frames */

@@ -332,6 +332,34 @@ static const char *noticed_by(uint8_t reason)
 	}
 }
 
+static bool port_reason(uint8_t reason)
+{
+	return reason == CORE_R_PORT || reason == CORE_R_DEVICE;
+}
+
+/* Which part failed, as far as both ends can tell. */
+static const char *verdict(const struct core_failover *f)
+{
+	if (port_reason(f->reason))
+		return "local port";
+	if (port_reason(f->peer_reason))
+		return "remote port";
+	switch (f->reason) {
+	case CORE_R_SILENT:
+		return f->answered ? "path" : "peer dead or busy";
+	case CORE_R_COMPLETION:
+		return "path";
+	case CORE_R_PEER:
+		return f->peer_reason == CORE_R_REQUEST ? "request" : "path";
+	case CORE_R_REQUEST:
+		return "request";
+	case CORE_R_SOCKET:
+		return "connection";
+	default:
+		return "lane";
+	}
+}
+
 int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer,
 	const char *peer_host)
 {
@@ -344,6 +372,7 @@ int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer
 	json_object_set_new(o, "generation", json_integer(f->gen));
 	json_object_set_new(o, "reason", json_string(core_reason_name((enum core_reason)f->reason)));
 	json_object_set_new(o, "noticed_by", json_string(noticed_by(f->reason)));
+	json_object_set_new(o, "verdict", json_string(verdict(f)));
 	json_object_set_new(o, "had_traffic", json_boolean(f->had_traffic));
 	json_object_set_new(o, "frames_resent", json_integer(f->resent));
 	if (f->noticed_ns && f->noticed_ns <= mono) {

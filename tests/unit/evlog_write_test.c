@@ -115,6 +115,7 @@ static void a_failover_is_one_line_after_the_start(void **state)
 	has(&e, 1, "to_lane", "1");
 	has(&e, 1, "to_rail", "null");
 	has(&e, 1, "reason", "\"port\"");
+	has(&e, 1, "verdict", "\"local port\"");
 	has(&e, 1, "frames_resent", "7");
 	has(&e, 1, "notice_ns", "400");
 	has(&e, 1, "fence_ns", "100");
