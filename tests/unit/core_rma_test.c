@@ -229,7 +229,10 @@ static void the_responder_takes_no_opening_before_it_is_settled(void **state)
 	put(r, 1, false);
 	assert_int_equal(post_all(r, 0), 1);
 	gen = die(r);
+	r->now += 3000 * MS; /* the peer is silent, its end is closed */
 	turn(r);
+	turn(r);
+	assert_int_equal(r->l.lane[0].state, CORE_LANE_DOWN);
 	ctrl(r, TCP, CORE_CTRL_OPEN_REQ, 0, gen + 1, 0, 0);
 	turn(r);
 	assert_null(got(r, CORE_ACT_OPEN, 0));
