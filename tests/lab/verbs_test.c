@@ -404,7 +404,7 @@ static void raw_write(uint64_t raddr, uint32_t rkey, const struct ibv_mr *mr, ui
 	for (unsigned i = 0; i < WRITE_SZ / 8; i++)
 		s[i] = n + 1;
 	MUST(!ibv_post_send(lane->qp, &wr, &bad));
-	lane->sq[lane->sq_tail++ % VERBS_SENDS] = (struct posted){.cookie = n};
+	lane->sq[lane->sq_tail++ % VERBS_SENDS] = n;
 }
 
 struct remote {
