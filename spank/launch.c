@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shm/channel.h"
 #include "spank/cgroup.h"
 #include "spank/child.h"
 #include "spank/hostlist.h"
@@ -289,6 +290,7 @@ static int build_args(struct daemon_args *a, const struct plug_conf *conf,
 	arg(a, "--token-fd", "%d", CHILD_TOKEN_FD);
 	arg(a, "--ready-fd", "%d", CHILD_READY_FD);
 	arg(a, "--lock-fd", "%d", CHILD_LOCK_FD);
+	arg(a, "--abi", "%u", SHM_ABI);
 	if (conf->config)
 		arg(a, "--config", "%s", conf->config);
 	if (opt->rails)

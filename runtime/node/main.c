@@ -33,22 +33,60 @@ static void usage(FILE *f)
 {
 	fputs("usage: rcshared --job ID --restart N --node-index I --nodes N --nodelist A,B,...\n"
 	      "                --uid U --gid G --run-dir DIR --token-fd FD --ready-fd FD [--lock-fd FD]\n"
-	      "                [--config PATH] [--rails N] [--eager 0|1] [--log DIR]\n"
+	      "                [--config PATH] [--rails N] [--eager 0|1] [--log DIR] [--abi N]\n"
 	      "The runtime of one job on one node; Slurm's plugin starts it. See rcshared(8).\n", f);
 }
 
-static uint32_t number(const char *opt, const char *s)
+/* The plugin reads this line, nobody reads our stderr: also what is wrong with options goes there. */
+static void say(struct node *n, const char *fmt, const char *arg)
 {
-	char *end;
+	char line[512];
+	int len = snprintf(line, sizeof(line), fmt, arg);
+
+	if (len >= (int)sizeof(line))
+		len = sizeof(line) - 1;
+	if (n->o.ready_fd >= 0) {
+		(void)!write(n->o.ready_fd, line, (size_t)len);
+		close(n->o.ready_fd);
+		n->o.ready_fd = -1;
+	}
+}
+
+/* Options come from the plugin: what is wrong with them is that the two do not belong together. */
+static void refuse(struct node *n, const char *fmt, const char *arg)
+{
+	char what[256], why[512];
+
+	snprintf(what, sizeof(what), fmt, arg);
+	snprintf(why, sizeof(why), "rcshared " RCS_VERSION " is not of the plugin's release (%s); install "
+		"both from the same one", what);
+	fprintf(stderr, "rcshared: %s\n", why);
+	usage(stderr);
+	say(n, "error: %s\n", why);
+	exit(2);
+}
+
+static uint32_t number(struct node *n, const char *opt, const char *s)
+{
+	char *end, what[64];
 	unsigned long v;
 
 	errno = 0;
 	v = strtoul(s, &end, 10);
 	if (errno || *end || !*s || *s == '-' || v > UINT32_MAX) {
-		fprintf(stderr, "rcshared: --%s wants a number, not '%s'\n", opt, s);
-		exit(2);
+		snprintf(what, sizeof(what), "--%.20s wants a number, not '%%s'", opt);
+		refuse(n, what, s);
 	}
 	return (uint32_t)v;
+}
+
+/* Before all others: it is where complaints about them go. */
+static int find_ready_fd(int argc, char **argv)
+{
+	for (int i = 1; i + 1 < argc; i++)
+		if (!strcmp(argv[i], "--ready-fd"))
+			return atoi(argv[i + 1]);
+	return -1;
 }
 
 static int names_split(struct node_opts *o, char *list)
@@ -72,13 +110,15 @@ static void options(struct node *n, int argc, char **argv)
 		{"node-index", 1, 0, 'i'}, {"nodes", 1, 0, 'n'}, {"nodelist", 1, 0, 'l'},
 		{"uid", 1, 0, 'u'}, {"gid", 1, 0, 'g'}, {"run-dir", 1, 0, 'd'}, {"token-fd", 1, 0, 't'},
 		{"ready-fd", 1, 0, 'y'}, {"lock-fd", 1, 0, 'k'}, {"config", 1, 0, 'c'},
-		{"rails", 1, 0, 'R'}, {"eager", 1, 0, 'e'}, {"log", 1, 0, 'L'}, {"help", 0, 0, 'h'},
-		{"version", 0, 0, 'V'}, {0, 0, 0, 0}};
+		{"rails", 1, 0, 'R'}, {"eager", 1, 0, 'e'}, {"log", 1, 0, 'L'}, {"abi", 1, 0, 'a'},
+		{"help", 0, 0, 'h'}, {"version", 0, 0, 'V'}, {0, 0, 0, 0}};
 	struct node_opts *o = &n->o;
 	char *list = NULL;
 	int c, at = 0;
 
-	o->token_fd = o->ready_fd = n->lock_fd = -1;
+	o->token_fd = n->lock_fd = -1;
+	o->ready_fd = find_ready_fd(argc, argv);
+	opterr = 0;
 	o->rails = -1;
 	o->uid = getuid();
 	o->gid = getgid();
@@ -87,48 +127,52 @@ static void options(struct node *n, int argc, char **argv)
 
 		switch (c) {
 		case 'j':
-			o->job = number(name, optarg);
+			o->job = number(n, name, optarg);
 			break;
 		case 'r':
-			o->restart = number(name, optarg);
+			o->restart = number(n, name, optarg);
 			break;
 		case 'i':
-			o->self = number(name, optarg);
+			o->self = number(n, name, optarg);
 			break;
 		case 'n':
-			o->nodes = number(name, optarg);
+			o->nodes = number(n, name, optarg);
 			break;
 		case 'l':
 			list = optarg;
 			break;
 		case 'u':
-			o->uid = number(name, optarg);
+			o->uid = number(n, name, optarg);
 			break;
 		case 'g':
-			o->gid = number(name, optarg);
+			o->gid = number(n, name, optarg);
 			break;
 		case 'd':
 			o->run_dir = optarg;
 			break;
 		case 't':
-			o->token_fd = (int)number(name, optarg);
+			o->token_fd = (int)number(n, name, optarg);
 			break;
 		case 'y':
-			o->ready_fd = (int)number(name, optarg);
+			o->ready_fd = (int)number(n, name, optarg);
 			break;
 		case 'k':
-			n->lock_fd = (int)number(name, optarg);
+			n->lock_fd = (int)number(n, name, optarg);
 			break;
 		case 'c':
 			o->config = optarg;
 			break;
 		case 'R':
-			o->rails = (int)number(name, optarg);
+			o->rails = (int)number(n, name, optarg);
 			break;
 		case 'e':
 			break; /* the library's business; accepted so that the plugin may pass all it has */
 		case 'L':
 			o->log_dir = optarg;
+			break;
+		case 'a':
+			if (number(n, name, optarg) != SHM_ABI)
+				refuse(n, "its channels are of another version, %s", optarg);
 			break;
 		case 'h':
 			usage(stdout);
@@ -137,34 +181,16 @@ static void options(struct node *n, int argc, char **argv)
 			puts("rcshared " RCS_VERSION);
 			exit(0);
 		default:
-			usage(stderr);
-			exit(2);
+			refuse(n, "%s is not known, or lacks its value", argv[optind - 1]);
 		}
 	}
 	if (!list || !o->run_dir || !o->nodes || o->self >= o->nodes || o->nodes > UINT16_MAX ||
-		names_split(o, list)) {
-		fputs("rcshared: --nodelist must name --nodes nodes, --node-index one of them, and --run-dir a "
-		      "folder\n", stderr);
-		usage(stderr);
-		exit(2);
-	}
+		names_split(o, list))
+		refuse(n, "%s", "--nodelist must name --nodes nodes, --node-index one of them, and --run-dir a "
+			"folder");
 }
 
 /* --- set-up ------------------------------------------------------------------------------------- */
-
-static void say(struct node *n, const char *fmt, const char *arg)
-{
-	char line[512];
-	int len = snprintf(line, sizeof(line), fmt, arg);
-
-	if (len >= (int)sizeof(line))
-		len = sizeof(line) - 1;
-	if (n->o.ready_fd >= 0) {
-		(void)!write(n->o.ready_fd, line, (size_t)len);
-		close(n->o.ready_fd);
-		n->o.ready_fd = -1;
-	}
-}
 
 static int read_token(struct node *n, char *why)
 {
