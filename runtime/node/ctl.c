@@ -467,9 +467,24 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
+/* The process that listens there, 0 if there is none: a socket that nobody serves refuses. */
+static pid_t served_by(const struct sockaddr_un *sa)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct ucred cred = {.pid = 0};
+	socklen_t len = sizeof(cred);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0)
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	if (fd >= 0)
+		close(fd);
+	return cred.pid;
+}
+
 int ctl_open(struct node *n, char *why)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	pid_t other;
 	int fd;
 
 	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/sock", n->o.run_dir) >=
@@ -479,7 +494,16 @@ int ctl_open(struct node *n, char *why)
 		return -ENAMETOOLONG;
 	}
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	unlink(sa.sun_path); /* the lock says that nobody serves it */
+	/* With the plugin's lock nobody can serve it; started by hand there is no lock. */
+	other = served_by(&sa);
+	if (other) {
+		snprintf(why, SHM_SENTENCE, "process %d serves this job here already; there is nothing to start "
+			"by hand", (int)other);
+		if (fd >= 0)
+			close(fd);
+		return -EADDRINUSE;
+	}
+	unlink(sa.sun_path);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 512)) {
 		snprintf(why, SHM_SENTENCE, "cannot listen on the socket in the run dir: %s", strerror(errno));
 		if (fd >= 0)
