@@ -118,7 +118,8 @@ static int find_runtime(rcs_ctx *ctx, const char *path, struct rcs_error *err)
 	if (!ctx->socket)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a context");
 	job_from_path(path, &job, &restart);
-	ctx->job = job ? job : env_number("SLURM_JOB_ID", 0);
+	/* A socket that came along from another job must be refused by the daemon there. */
+	ctx->job = env_number("SLURM_JOB_ID", job);
 	ctx->restart = job ? restart : env_number("SLURM_RESTART_COUNT", 0);
 	ctx->step = env_number("RCSHARE_STEP", env_number("SLURM_STEP_ID", 0));
 	return 0;
