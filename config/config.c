@@ -719,6 +719,9 @@ int config_load(const char *path, struct config *cfg, struct config_error *err)
 	int fd, rc;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && errno == EACCES)
+		return unreadable(err, path, -EACCES, "Permission denied; the daemon runs as the job's user: "
+			"make the file readable for all");
 	if (fd < 0)
 		return unreadable(err, path, -errno, strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
