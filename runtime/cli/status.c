@@ -250,7 +250,12 @@ static int print_table(const json_t *root)
 	json_array_foreach(json_object_get(root, "rails"), i, rail)
 		printf(" %s%s", str(rail, "name"),
 			json_is_false(json_object_get(rail, "ok")) ? " (failed)" : "");
-	printf("%s\n\n", json_array_size(json_object_get(root, "rails")) ? "" : " none, TCP only");
+	printf("%s\n", json_array_size(json_object_get(root, "rails")) ? "" : " none, TCP only");
+	if (json_integer_value(json_object_get(root, "log_dropped")) > 0)
+		printf("log: %" JSON_INTEGER_FORMAT " records lost%s%s\n",
+			json_integer_value(json_object_get(root, "log_dropped")),
+			*str(root, "log_error") ? ", now: " : "", str(root, "log_error"));
+	putchar('\n');
 	json_array_foreach(nodes, i, o)
 	{
 		number_cell(t, o, "node");

@@ -404,6 +404,17 @@ static void verbs_watch(struct node *n)
 	}
 }
 
+/* A disk that is full costs records, never traffic; the admin hears of it once until it is over. */
+static void log_check(struct node *n)
+{
+	static bool told;
+
+	if (n->log.dropped && !told)
+		node_log(n, CONFIG_LOG_WARN, "records of the event log are lost: %s; make room there, or set "
+			"log_dir and log_max_bytes in rcshare.conf", n->log.error);
+	told = n->log.dropped;
+}
+
 static void tick(struct node *n)
 {
 	struct stat st;
@@ -418,6 +429,7 @@ static void tick(struct node *n)
 	region_tick(n);
 	key_tick(n);
 	ctl_eager_check(n);
+	log_check(n);
 	if (stat(n->o.run_dir, &st) < 0 && errno == ENOENT) {
 		n->stop = true;
 		n->stop_why = "the run dir is gone";
@@ -492,6 +504,7 @@ static void tear_down(struct node *n)
 	}
 	if (n->vb)
 		verbs_close(n->vb);
+	log_check(n);
 	evlog_close(&n->log);
 	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
 	unlink(path);

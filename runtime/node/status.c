@@ -81,6 +81,9 @@ char *status_json(struct node *n)
 		(json_int_t)(n->now - n->started_at), "control_port", (int)n->tcp_port, "ranks",
 		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "log", n->log.started ? n->log.path : "");
 	if (top) {
+		json_object_set_new(top, "log_dropped", json_integer((json_int_t)n->log.dropped_total));
+		if (n->log.dropped_total)
+			json_object_set_new(top, "log_error", json_string(n->log.dropped ? n->log.error : ""));
 		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
 		json_object_set_new(top, "write_bytes", json_integer((json_int_t)n->write_bytes));
 		json_object_set(top, "rails", rails);
