@@ -3,8 +3,10 @@
  * Every rank sends to every rank, round after round, sizes cycling from --min to --max, each message
  * numbered and its content checked; memory comes from malloc and goes back each round.
  *
- *	rcs_alltoall [--min N] [--max N] [--iters N | --seconds S] [--eager] [--helper] [--no-verify]
+ *	rcs_alltoall [--min N] [--max N] [--iters N | --seconds S] [--until FILE] [--eager] [--helper]
+ *		     [--no-verify]
  *
+ * With --until it ends when rank 0 sees the file, at the latest after the rounds or seconds given.
  * Rank 0 prints progress and at the end
  *
  *	N messages, L lost, D duplicated, B damaged
@@ -24,9 +26,10 @@ static struct {
 	size_t min, max;
 	uint64_t iters;
 	double seconds;
+	const char *until;
 	uint32_t flags;
 	bool verify;
-} opt = {8, 1 << 20, 100, 0, 0, true};
+} opt = {8, 1 << 20, 100, 0, NULL, 0, true};
 
 static uint64_t messages, lost, duplicated, damaged;
 static uint64_t *next_seq; /* [size] expected of each source */
@@ -204,12 +207,13 @@ static void run(void)
 
 		last = opt.seconds > 0 ? (double)(app_now() - start) / 1e9 >= opt.seconds :
 			seq + 1 >= opt.iters;
+		last |= opt.until && access(opt.until, F_OK) == 0;
 		last = round_run(seq, len, last);
 		now = app_now();
 		if (now - before > longest)
 			longest = now - before;
 		before = now;
-		if (app.rank == 0 && (now - told > 1000000000ull || last)) {
+		if (app.rank == 0 && (now - told > 1000000000ull || last || !seq)) {
 			printf("round %llu, %zu bytes, %.1f s, longest round %.1f ms\n",
 				(unsigned long long)seq + 1, len, (double)(now - start) / 1e9,
 				(double)longest / 1e6);
@@ -225,6 +229,7 @@ static void options(int argc, char **argv)
 	static const struct option longs[] = {
 		{"min", required_argument, NULL, 'm'}, {"max", required_argument, NULL, 'M'},
 		{"iters", required_argument, NULL, 'i'}, {"seconds", required_argument, NULL, 's'},
+		{"until", required_argument, NULL, 'u'},
 		{"eager", no_argument, NULL, 'e'}, {"helper", no_argument, NULL, 'h'},
 		{"verify", no_argument, NULL, 'v'}, {"no-verify", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -244,6 +249,9 @@ static void options(int argc, char **argv)
 			break;
 		case 's':
 			opt.seconds = atof(optarg);
+			break;
+		case 'u':
+			opt.until = optarg;
 			break;
 		case 'e':
 			opt.flags |= RCS_INIT_EAGER;

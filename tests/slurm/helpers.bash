@@ -4,6 +4,9 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bed=$here/bed
+# Sanitizer runs (tests/check san) put their own daemon, library and programs in place of build/'s.
+daemon=${RCS_DAEMON:-$root/build/rcshared}
+apps=${RCS_APPS:-$root/build/apps}
 
 # bed_up [UP OPTIONS]: in setup_file. Skips the file, saying why, where a bed cannot be.
 bed_up() {
@@ -24,7 +27,7 @@ bed_down() {
 
 # bed_app NAME: path of tests/apps/NAME.c built (by the root Makefile, or here without it)
 bed_app() {
-	local app=$root/build/apps/$1
+	local app=$apps/$1
 	if [[ ! -x $app ]]; then
 		app=$BED_DIR/home/$1
 		[[ -x $app ]] || gcc -std=c11 -D_GNU_SOURCE -o "$app" "$root/tests/apps/$1.c" \
@@ -107,7 +110,7 @@ nothing_left() {
 	idle || return 1
 	local node
 	for node in $(<"$BED_DIR/nodes"); do
-		[[ -z $(on_node "$node" sh -c 'ls -A /run/rcshare 2>/dev/null
+		[[ -z $(on_node "$node" sh -c 'ls -A /run/rcshare /dev/shm 2>/dev/null | grep -v :
 			find /sys/fs/cgroup -name "job_*" -o -name rcshared
 			ps -e -o comm= | grep rcshared') ]] || return 1
 	done
