@@ -282,7 +282,7 @@ static bool lanes_open(const struct node *n)
 		bool rdma = false;
 
 		for (unsigned r = 0; r < n->rails; r++)
-			if (verbs_rail_ok(n->vb, r)) {
+			if (l->vbuf && verbs_rail_ok(n->vb, r)) {
 				rdma = true;
 				if (l->core.lane[r].state != CORE_LANE_UP)
 					return false;

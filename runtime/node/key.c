@@ -217,7 +217,7 @@ static void rails_up(struct node *n, struct link *l)
 	if (--l->no_rails)
 		return;
 	for (unsigned i = 0; i < n->rails; i++)
-		if (verbs_rail_ok(n->vb, i))
+		if (l->vbuf && verbs_rail_ok(n->vb, i))
 			core_link_rail(&l->core, (uint8_t)i, true, CORE_R_NONE, n->now);
 	link_dirty(l);
 }

@@ -58,14 +58,16 @@ struct link *link_get(struct node *n, uint32_t peer)
 	l->n = n;
 	l->peer = peer;
 	if (n->rails) {
-		l->vbuf = verbs_buf_new(n->vb, CORE_SLOTS * WIRE_FRAME_MAX);
-		l->slots = l->vbuf ? verbs_buf_addr(l->vbuf) : NULL;
-	} else {
-		l->slots = aligned_alloc(64, CORE_SLOTS * WIRE_FRAME_MAX);
+		l->vbuf = verbs_buf_new(n->vb, NODE_LINK_PINNED);
+		if (!l->vbuf)
+			node_log(n, CONFIG_LOG_WARN, "node %u (%s) is reached over TCP only: cannot pin %u bytes on "
+				"each rail for it: %s; " NODE_MEMLOCK_ADVICE, peer, n->o.names[peer],
+				NODE_LINK_PINNED, strerror(errno));
 	}
+	l->slots = l->vbuf ? verbs_buf_addr(l->vbuf) : aligned_alloc(64, NODE_LINK_PINNED);
 	if (!l->slots) {
-		node_log(n, CONFIG_LOG_ERROR, "no memory for the link to node %u: %s; check memory_limit_mb "
-			"and RLIMIT_MEMLOCK", peer, strerror(errno));
+		node_log(n, CONFIG_LOG_ERROR, "no memory for the link to node %u: %s; check memory_limit_mb",
+			peer, strerror(errno));
 		free(l);
 		return NULL;
 	}
@@ -73,7 +75,7 @@ struct link *link_get(struct node *n, uint32_t peer)
 	core_link_init(&l->core, &cc, n->now);
 	core_rma_init(&l->ledger);
 	for (unsigned r = 0; r < n->rails; r++)
-		if (verbs_rail_ok(n->vb, r))
+		if (l->vbuf && verbs_rail_ok(n->vb, r))
 			core_link_rail(&l->core, (uint8_t)r, true, CORE_R_NONE, n->now);
 	l->next = n->links;
 	n->links = l;
@@ -663,6 +665,8 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
 {
 	n->work = true;
 	for (struct link *l = n->links; l; l = l->next) {
+		if (!l->vbuf)
+			continue;
 		core_link_rail(&l->core, (uint8_t)rail, ok && !l->no_rails, why, n->now);
 		link_dirty(l);
 	}

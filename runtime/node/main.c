@@ -302,6 +302,21 @@ static int own_addr(struct node *n, char *why)
 	return found ? 0 : -EADDRNOTAVAIL;
 }
 
+/* What the first link will pin: a limit below that is told now, to whoever started the step. */
+static int memlock_check(struct node *n, char *why)
+{
+	struct verbs_buf *b = n->rails ? verbs_buf_new(n->vb, NODE_LINK_PINNED) : NULL;
+
+	if (n->rails && !b) {
+		snprintf(why, SHM_SENTENCE, "cannot pin %u bytes on each rail: %s; " NODE_MEMLOCK_ADVICE,
+			NODE_LINK_PINNED, strerror(errno));
+		return -ENOMEM;
+	}
+	if (b)
+		verbs_buf_free(b);
+	return 0;
+}
+
 static int set_up(struct node *n, char *why)
 {
 	struct verbs_ops ops = link_verbs_ops;
@@ -343,7 +358,7 @@ static int set_up(struct node *n, char *why)
 	n->rails = n->vb ? verbs_rails(n->vb) : 0;
 	if (n->o.rails >= 0 && n->rails > (unsigned)n->o.rails)
 		n->rails = (unsigned)n->o.rails;
-	if (tcp_listen(n, why) || own_addr(n, why) || table_make(n, why))
+	if (memlock_check(n, why) || tcp_listen(n, why) || own_addr(n, why) || table_make(n, why))
 		return -EIO;
 	evlog_open(&n->log, n->o.log_dir ? n->o.log_dir : n->cfg.log_dir, n->o.job, n->o.restart,
 		n->o.self, n->o.names[n->o.self], n->cfg.log_max_bytes);

@@ -134,6 +134,11 @@ struct chan {
 	struct chan *next;	 /* list of all */
 };
 
+/* What a link pins on each rail, before its lanes pin more. */
+#define NODE_LINK_PINNED (CORE_SLOTS * WIRE_FRAME_MAX)
+#define NODE_MEMLOCK_ADVICE "set memlock_limit in rcshare.conf, or " \
+	"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+
 struct tcp_lane {
 	struct tcp_conn *conn; /* established, NULL: none */
 	struct tcp_conn *trying; /* own attempt */
@@ -144,7 +149,7 @@ struct link {
 	struct node *n;
 	uint32_t peer;
 	struct core_link core;
-	struct verbs_buf *vbuf; /* slots, with verbs */
+	struct verbs_buf *vbuf; /* slots, with verbs; NULL: TCP is its only lane */
 	uint8_t *slots;		/* CORE_SLOTS * WIRE_FRAME_MAX */
 	uint32_t open_len;	/* payload bytes of the frame being filled: slot of core.next */
 	uint8_t *backlog;	/* records that found no slot: [head, tail) of cap */

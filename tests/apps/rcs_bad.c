@@ -3,6 +3,7 @@
  * Ranks and strangers that do wrong to a real daemon. Each case prints "CASE: WHAT CAME OF IT".
  *
  *	rcs_bad init			what rcs_init says, with the variables as they are
+ *	rcs_bad region			what rcs_region_open says to 1 MiB
  *	rcs_bad address [FILE...]	addresses that must not be accepted; a FILE holds one more
  *	rcs_bad save FILE		writes an address of its own, of this job
  *	rcs_bad record			node records that must not be accepted
@@ -75,6 +76,21 @@ static void open_ep(void)
 	e.tx_cq = e.rx_cq = app.cq;
 	if (rcs_ep_open(app.ctx, &e, &app.ep, &err))
 		app_die("%s", err.sentence);
+}
+
+static void region(void)
+{
+	static uint8_t memory[1 << 20];
+	struct rcs_error err = {0};
+	rcs_region *r = NULL;
+	int rc;
+
+	open_ep();
+	rc = rcs_region_open(app.ctx, memory, sizeof(memory), &r, &err);
+	printf("region: %s: %s\n", rcs_status_name(rc), err.sentence);
+	if (!rc)
+		APP_OK(rcs_region_close(r));
+	rcs_fini(app.ctx);
 }
 
 static void insert(const char *name, const struct rcs_addr *a)
@@ -609,6 +625,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (!strcmp(what, "init"))
 		init();
+	else if (!strcmp(what, "region"))
+		region();
 	else if (!strcmp(what, "address"))
 		address(argc - 2, argv + 2);
 	else if (!strcmp(what, "save") && argc == 3)
@@ -625,6 +643,6 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "lend"))
 		lend();
 	else
-		app_die("usage: rcs_bad init|address|save|record|requests|scribble|hello|lend ...");
+		app_die("usage: rcs_bad init|region|address|save|record|requests|scribble|hello|lend ...");
 	return 0;
 }
