@@ -12,6 +12,7 @@
  *	rcs_bad hello HOST PORT JOB	handshakes on the control port of somebody without the token
  *	rcs_bad lend			registers memory with a loan, says nothing of it and is killed
  */
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -461,13 +462,20 @@ static bool lying_reader(void)
 /* What is sealed stays as it is. */
 static bool sealed(void)
 {
+	const int rw = PROT_READ | PROT_WRITE;
 	size_t size = ch.size;
+	char path[64];
+	int again;
 
 	if (ftruncate(ch.fd, 0) == 0 || ftruncate(ch.fd, (off_t)size * 2) == 0)
 		app_die("the channel's memory can be truncated");
-	if (write(ch.table, "x", 1) > 0 ||
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ch.table, 0) != MAP_FAILED)
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ch.table);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	if (write(ch.table, "x", 1) > 0 || mmap(NULL, 4096, rw, MAP_SHARED, ch.table, 0) != MAP_FAILED ||
+		write(again, "x", 1) > 0 || mmap(NULL, 4096, rw, MAP_SHARED, again, 0) != MAP_FAILED)
 		app_die("a rank can write to the table");
+	if (again >= 0)
+		close(again);
 	return false;
 }
 

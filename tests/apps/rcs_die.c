@@ -44,6 +44,7 @@ static void sender(bool victim)
 		die();
 	}
 	survive(&s);
+	free(buf);
 }
 
 static void receiver(bool victim)
@@ -65,6 +66,7 @@ static void receiver(bool victim)
 	for (size_t i = 0; !r.c.status && i < size; i++)
 		if (buf[i] != 0xa5)
 			app_die("byte %zu is wrong", i);
+	free((void *)(uintptr_t)buf);
 }
 
 int main(int argc, char **argv)

@@ -90,6 +90,14 @@ said() {	# said NODE REGEX: in the node's syslog
 	grep -qE "rcshared.*$2" "$BED_DIR/log/$1.syslog"
 }
 
+uptime_ns() {	# of the daemon of job $id on b0; its clock ticks once a second
+	"$bed" run --on b0 -- "$root/build/rcshare" status "$id" --json | jq .uptime_ns
+}
+
+later() {	# later NS: its clock is past that
+	[ "$(uptime_ns)" -gt "$1" ]
+}
+
 port() {	# port NODE: where the daemon of job $id listens there
 	"$bed" run --on "$1" -- "$root/build/rcshare" status "$id" --json | jq .control_port
 }
@@ -246,6 +254,7 @@ port() {	# port NODE: where the daemon of job $id listens there
 		[ "$status" -eq 0 ]
 	done
 	eventually said b0 "records of the event log are lost: cannot write /var/log/rcshare/$id/0.jsonl: No space left on device; make room there, or set log_dir"
+	eventually later $(($(uptime_ns) + 2100000000))
 	run "$bed" run --on b0 -- "$root/build/rcshare" status "$id"
 	echo "$output"
 	grep -qxE "log: ([2-9]|[1-9][0-9]+) records lost, now: cannot write /var/log/rcshare/$id/0.jsonl: No space left on device" <<<"$output"

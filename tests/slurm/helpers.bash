@@ -50,7 +50,7 @@ has_carrier() {
 eventually() {
 	local deadline=$((SECONDS + ${BED_WAIT:-20}))
 	until "$@" >/dev/null 2>&1; do
-		[[ $SECONDS -lt $deadline ]] || { echo "never became true: $*" >&2; return 1; }
+		[[ $SECONDS -lt $deadline ]] || { echo "never became true: $*" >&2; "$@" >&2 || :; return 1; }
 		read -rt 0.05 <>"$BED_DIR/tick" || :
 	done
 }
@@ -102,16 +102,17 @@ on_node() {
 idle() {
 	local states
 	states=$("$bed" run -- sinfo -h -N -o %T | sort -u)
-	[[ $states == idle ]]
+	[[ $states == idle ]] || { echo "nodes are" $states; return 1; }
 }
 
 # nothing_left: no job's daemon, run dir, lock or cgroup on any node (jobs have ended)
 nothing_left() {
 	idle || return 1
-	local node
+	local node left
 	for node in $(<"$BED_DIR/nodes"); do
-		[[ -z $(on_node "$node" sh -c 'ls -A /run/rcshare /dev/shm 2>/dev/null | grep -v :
+		left=$(on_node "$node" sh -c 'ls -A /run/rcshare /dev/shm 2>/dev/null | grep -v :
 			find /sys/fs/cgroup -name "job_*" -o -name rcshared
-			ps -e -o comm= | grep rcshared') ]] || return 1
+			ps -e -o comm= | grep rcshared')
+		[[ -z $left ]] || { echo "$node: $left"; return 1; }
 	done
 }
