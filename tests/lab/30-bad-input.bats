@@ -15,7 +15,7 @@ setup_file() {
 teardown() {
 	local n
 	for n in n0 n1 n2; do
-		lab run $n -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/go'
+		lab run $n -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/go /tmp/lend.go'
 	done
 	eventually 40 none_left
 }
@@ -36,15 +36,16 @@ limit() {	# limit BYTES: of the daemons
 	done
 }
 
-traffic() {	# a job of two ranks a node on n0 and n1 that runs on return, for some time
+traffic() {	# a job of two ranks a node on n0 and n1, running on return, until traffic_is_whole
 	lab run ctl -- rm -f /tmp/job
 	in_background ctl /tmp/job srun --rcshare=require --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=2 \
-		$apps/rcs_alltoall --seconds 12 --max 262144
+		$apps/rcs_alltoall --seconds 110 --until /tmp/go --max 262144
 	eventually 90 lab run ctl -- grep -q '^round' /tmp/job
 	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
 }
 
 traffic_is_whole() {
+	lab run n0 -- touch /tmp/go
 	eventually 120 lab run ctl -- grep -q 'messages,' /tmp/job
 	lab run ctl -- cat /tmp/job
 	lab run ctl -- grep -q ' 0 lost, 0 duplicated, 0 damaged' /tmp/job
@@ -114,10 +115,10 @@ by_hand() {
 	traffic
 	lab run ctl -- rm -f /tmp/lend
 	in_background ctl /tmp/lend srun --jobid="$id" --overlap --rcshare=require -N1 -w n0 -n1 \
-		env RCS_BAD_WAIT=/tmp/go $apps/rcs_bad lend
+		env RCS_BAD_WAIT=/tmp/lend.go $apps/rcs_bad lend
 	eventually 30 lab run ctl -- grep -q 'region on loan 1: made' /tmp/lend
 	eventually 10 lab run n0 -- sh -c "rdma resource show mr | grep -q '$mine'"
-	lab run n0 -- touch /tmp/go
+	lab run n0 -- touch /tmp/lend.go
 	gone() { lab run n0 -- sh -c "! rdma resource show mr | grep -q '$mine'"; }
 	eventually 20 gone
 	traffic_is_whole
