@@ -313,8 +313,10 @@ by_hand() {
 @test "slurmd is restarted under a running job" {
 	traffic -N2 -n4 -w b0,b1
 	"$bed" restart-slurmd b0
+	[ "$(on_node b0 pgrep -c -x rcshared)" -eq 1 ]
+	run inside -N1 -w b0 -- init
+	grep -qx 'init: RCS_OK: ' <<<"$output"
 	traffic_is_whole
-	[ "$(on_node b0 pgrep -c -x rcshared)" -le 1 ]
 }
 
 # --- strangers -----------------------------------------------------------------------------------
