@@ -7,7 +7,7 @@ load helpers
 
 setup_file() {
 	need_plugin
-	bed_up -n 3 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+	bed_up -n 3 --plugin "$(plugin_line daemon="$daemon")"
 }
 
 teardown_file() {
@@ -30,6 +30,13 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 
 @test "eager mode opens the lanes before the first message" {
 	run rcs -N3 --ntasks-per-node=2 "$(bed_app rcs_alltoall)" --seconds 1 --eager
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"$whole"* ]]
+}
+
+@test "with the library's own thread beside the rank's" {
+	run rcs -N2 --ntasks-per-node=2 "$(bed_app rcs_alltoall)" --seconds 1 --helper
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ $output == *"$whole"* ]]

@@ -7,10 +7,10 @@ load helpers
 
 setup_file() {
 	need_plugin
-	for f in rcshared apps/rcs_alltoall apps/pmix_hello; do
-		[[ -x $root/build/$f ]] || skip "build/$f is not built: run make all apps"
+	for f in "$daemon" "$apps/rcs_alltoall" "$apps/pmix_hello"; do
+		[[ -x $f ]] || skip "$f is not built: run make all apps"
 	done
-	bed_up -n 3 --plugin "$(plugin_line daemon="$root/build/rcshared" \
+	bed_up -n 3 --plugin "$(plugin_line daemon="$daemon" \
 		config=/run/bed/home/rcshare.conf)"
 	echo '{"unreachable_ms": 500}' >"$BED_DIR/home/rcshare.conf"
 }
