@@ -320,6 +320,10 @@ static void flush_waits(void **state)
 	expect(&a, RCS_OP_GET, 0, local + 64);
 	fake_release(2);
 	expect(&a, RCS_OP_ATOMIC, 0, NULL);
+	fake_release(3); /* does not count in place of an older one */
+	expect(&a, RCS_OP_PUT, 0, local + 128);
+	assert_int_equal(put(local + 192, 8, 0, 0), 0);
+	held(5);
 	nothing(&a);
 	nothing(&b);
 	fake_release(0);
@@ -328,8 +332,8 @@ static void flush_waits(void **state)
 	assert_int_equal(next(&b).tag, 1);
 	expect(&a, RCS_OP_SEND, 0, big);
 	nothing(&a);
-	fake_release(3);
-	expect(&a, RCS_OP_PUT, 0, local + 128);
+	fake_release(4);
+	expect(&a, RCS_OP_PUT, 0, local + 192);
 	assert_int_equal(rcs_flush(a.ep, a.peer, RCS_QUIET, &f), 0);
 	nothing(&a);
 	assert_int_equal(rcs_flush(a.ep, b.peer, 0, &f), RCS_ERR_INVALID);
