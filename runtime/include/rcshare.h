@@ -177,7 +177,8 @@ struct rcs_ep_opts {
 	size_t rx_size;		   /* bytes of the receive ring; 0: default */
 };
 
-/* Local, never collective. */
+/* Local, never collective. Closing awaits, for a few seconds at most, gets that may still write into
+ * memory, and what others do with the keys this endpoint made. */
 RCS_API int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep,
 	struct rcs_error *err);
 RCS_API void rcs_ep_close(rcs_ep *ep);
@@ -274,7 +275,9 @@ RCS_API int rcs_region_close(rcs_region *region); /* RCS_ERR_BUSY while requests
 /*
  * The key by which others reach the region through this endpoint; any exchange may carry it. Valid
  * until rcs_region_close or the end of the endpoint; a request that names it later ends with
- * RCS_ERR_ACCESS. rcs_region_close returns when nothing of any peer can touch the memory any more.
+ * RCS_ERR_ACCESS. rcs_region_close returns when nothing of any peer can touch the memory any more. That
+ * may take seconds, in which other threads' calls on the context wait; RCS_ERR_TIMEOUT: the daemon did
+ * not say so, the region is still open. A key outlives the loss and return of rails.
  */
 #define RCS_KEY_SIZE 48
 struct rcs_key {
@@ -283,7 +286,14 @@ struct rcs_key {
 RCS_API int rcs_region_key(rcs_region *region, rcs_ep *ep, struct rcs_key *key,
 	struct rcs_error *err);
 
-/* Memory that is registered already, page aligned, zeroed. Remote atomics work on such memory only. */
+/*
+ * Memory that is registered already, page aligned, zeroed, and mapped by the node's daemon too. Remote
+ * atomics work on such memory only, and by keys that rcs_region_key makes for the endpoint it belongs to:
+ * the oldest that is open, or the next one to be opened without rx_size. With other endpoints it is a
+ * region like any. RCS_ERR_NOMEM: the daemon has none to share.
+ *
+ * After fork the child shares the memory with the parent, it is no copy.
+ */
 RCS_API int rcs_alloc(rcs_ctx *ctx, size_t len, void **addr, rcs_region **region,
 	struct rcs_error *err);
 RCS_API int rcs_free(rcs_region *region);
@@ -294,10 +304,18 @@ RCS_API int rcs_free(rcs_region *region);
  * A put or get ends when it has executed at the target, exactly once through any failover of a rail.
  * Puts and gets have no order among each other; a message with RCS_PUT_NOTIFY, and all messages sent
  * after it or after rcs_flush to that peer, are delivered after the puts before them have executed.
- * Zero length is allowed and moves nothing. The target need not call the library.
+ * Zero length is allowed and moves nothing, key and range are checked. The target need not call the
+ * library.
+ *
+ * Returned at once, and nothing was sent: RCS_ERR_INVALID, where the key is damaged, of another version
+ * or job, or not of this peer, the local region does not cover buf, or a flag is unknown; RCS_ERR_ACCESS,
+ * where the range is not within the region. What its owner alone knows comes by completion: RCS_ERR_ACCESS,
+ * where the region was closed. A request whose peer is lost ends when no daemon can touch buf any more.
+ * rcs_cancel ends what has not left yet; what has completes as it does.
  */
 #define RCS_PUT_NOTIFY 0x10u /* then send an empty message of `tag` and `data` to the peer, in order
-			      * with all messages of this endpoint to it */
+			      * with all messages of this endpoint to it. It follows everything
+			      * one-sided to that peer before it; none is sent when the put fails */
 #define RCS_PUT_REPLAY 0x20u /* where nobody can tell whether the put ran (the target's device is
 			      * gone), run it again; without: RCS_ERR_AMBIGUOUS */
 #define RCS_RMA_VADDR  0x40u /* offset is a virtual address of the owner */
@@ -305,7 +323,7 @@ RCS_API int rcs_free(rcs_region *region);
 struct rcs_rma {
 	void *buf;  /* local: read by put, written by get */
 	size_t len;
-	uint32_t flags;
+	uint32_t flags; /* RCS_QUIET RCS_RMA_VADDR, put: RCS_PUT_* */
 	uint32_t pad;
 	uint64_t offset;	   /* in the remote region, bytes */
 	const struct rcs_key *key; /* of the remote region */
@@ -319,10 +337,12 @@ RCS_API int rcs_put(rcs_ep *ep, const struct rcs_rma *r);
 RCS_API int rcs_get(rcs_ep *ep, const struct rcs_rma *r);
 
 /* Completes when all puts, gets and atomics of ep to peer (NULL: to any) before it have ended. Its
- * status is RCS_OK also when some of them failed: each has told so itself. */
+ * status is RCS_OK also when some of them failed: each has told so itself. Messages to the peer (NULL: to
+ * all) that are sent after it wait for it. flags: RCS_QUIET. */
 RCS_API int rcs_flush(rcs_ep *ep, rcs_peer *peer, uint32_t flags, void *context);
 
-/* Executed by the target's runtime, exactly once, atomic to the target's own C11 atomics. */
+/* Executed by the target's runtime, exactly once, atomic to the target's own C11 atomics. Returns what
+ * rcs_put does, RCS_ERR_INVALID also where the memory is not of rcs_alloc or offset is not aligned. */
 enum rcs_atomic_op {
 	RCS_ATOMIC_ADD = 1,  /* fetch-add, wraps */
 	RCS_ATOMIC_CSWAP = 2, /* operand where the value is `compare` */
