@@ -185,7 +185,8 @@ void rcs_peer_remove(rcs_peer *peer)
 		op->canceling = true;
 		cl_ctl_send(ep, peer, &r, NULL);
 	}
-	cl_ep_publish(ep);
+	if (!ep->lost)
+		cl_ep_pump(ep); /* messages to others may have waited for a flush of all */
 	cl_leave(ep->ctx);
 }
 

@@ -203,8 +203,6 @@ void cl_progress(rcs_ctx *ctx)
 {
 	bool more;
 
-	if (ctx->rails_done != ctx->rails_back)
-		cl_region_refresh(ctx);
 	do {
 		more = false;
 		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
@@ -217,4 +215,6 @@ void cl_progress(rcs_ctx *ctx)
 				if (!ep->lost && shm_ring_arm(&ep->ch.rx))
 					more = true;
 	} while (more);
+	if (ctx->rails_done != ctx->rails_back)
+		cl_region_refresh(ctx);
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# One-sided requests over TCP lanes. rcs_rma checks every byte, order and counter itself.
+
+load helpers
+
+setup_file() {
+	need_plugin
+	bed_up -n 3 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+}
+
+teardown_file() {
+	bed_down
+}
+
+teardown() {
+	BED_WAIT=30 eventually nothing_left
+}
+
+rma() { srun --rcshare=on --mpi=pmix -N3 -n6 "$(bed_app rcs_rma)" "$@"; }
+whole=' 0 lost, 0 doubled, 0 damaged, 0 wrong'
+
+@test "puts, gets, atomics and messages between all ranks execute once and in order" {
+	run rma --seconds 2 --max 256k
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"$whole"* ]]
+}
+
+@test "requests that must fail do so as documented, and disturb no others" {
+	run rma --seconds 2 --errors --region
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"errors: "*"$whole"* ]]
+}
+
+@test "a cable that is out for a while delays one-sided requests, and doubles none" {
+	rma --seconds 6 --errors >"$BED_DIR/home/out" 2>&1 &
+	local job=$!
+	eventually grep -q round "$BED_DIR/home/out"
+	"$bed" cut b1
+	eventually has_carrier b1 0
+	"$bed" restore b1
+	wait $job
+	cat "$BED_DIR/home/out"
+	grep -q "$whole" "$BED_DIR/home/out"
+}
