@@ -202,11 +202,8 @@ static int target_check(const rcs_ep *ep, const rcs_peer *p, const struct rcs_ke
 	if (wire_ukey_check(k, &why) || k->job != ep->ch.addr.job || k->node != p->key.node ||
 		k->ep != p->key.ep || k->epoch != p->key.epoch)
 		return RCS_ERR_INVALID;
-	if (flags & RCS_RMA_VADDR) {
-		if (*off < k->addr)
-			return RCS_ERR_ACCESS;
-		*off -= k->addr;
-	}
+	if (flags & RCS_RMA_VADDR)
+		*off -= k->addr; /* from below it wraps, far beyond any length */
 	return *off > k->len || len > k->len - *off ? RCS_ERR_ACCESS : 0;
 }
 

@@ -195,10 +195,15 @@ static void runtime_lost(void **state)
 	(void)state;
 	open_window(0);
 	fake.hold_rma = true;
+	assert_int_equal(put(local, 8, 0, 0), 0);
 	r = rma(local, 8, 0, RCS_PUT_NOTIFY);
 	assert_int_equal(rcs_put(a.ep, &r), 0);
 	assert_int_equal(get(local + 64, 8, 0), 0);
 	assert_int_equal(add(1, NULL, 0), 0);
+	/* the flush has the place of one that ended, behind those it waits for */
+	held(4);
+	fake_release(0);
+	expect(&a, RCS_OP_PUT, 0, local);
 	assert_int_equal(rcs_flush(a.ep, a.peer, 0, &f), 0);
 	fake_stop();
 	while ((n = rcs_cq_wait(a.cq, &c, 1, 5000)) == 1) {

@@ -299,19 +299,21 @@ static void failed_put_notifies_nobody(void **state)
 static void flush_waits(void **state)
 {
 	static char big[100000], big_in[100000];
-	char f;
+	char f, x = 'x', in;
 
 	(void)state;
 	open_window(1);
 	assert_int_equal(rcs_flush(a.ep, a.peer, 0, &f), 0);
 	expect(&a, RCS_OP_FLUSH, 0, &f);
 	recv_tag(1, 0, big_in, sizeof(big_in));
+	recv_tag(2, 0, &in, 1);
 	fake.hold_rma = true;
 	assert_int_equal(put(local, 8, 0, 0), 0);
 	assert_int_equal(get(local + 64, 8, 0), 0);
 	assert_int_equal(add(1, NULL, 0), 0);
 	assert_int_equal(rcs_flush(a.ep, a.peer, 0, &f), 0);
 	assert_int_equal(put(local + 128, 8, 0, 0), 0); /* after it: not waited for */
+	assert_int_equal(rcs_inject(a.ep, &x, 1, a.peer, 2, 0, 0), 0);
 	assert_int_equal(rcs_tsend(a.ep, big, sizeof(big), a.peer, 1, big), 0);
 	held(4);
 	nothing(&a);
@@ -329,6 +331,7 @@ static void flush_waits(void **state)
 	fake_release(0);
 	expect(&a, RCS_OP_PUT, 0, local);
 	expect(&a, RCS_OP_FLUSH, 0, &f);
+	assert_int_equal(next(&b).tag, 2);
 	assert_int_equal(next(&b).tag, 1);
 	expect(&a, RCS_OP_SEND, 0, big);
 	nothing(&a);
@@ -393,12 +396,12 @@ static void full_ring(void **state)
 		waiting++;
 	assert_true(waiting > N / 2 && waiting < N);
 	/* the first is submitted and ends as it does, the last two have not left */
+	assert_int_equal(rcs_cancel(a.ep, NULL), RCS_ERR_INVALID); /* not the notification */
 	assert_int_equal(rcs_cancel(a.ep, local), 0);
 	assert_int_equal(rcs_cancel(a.ep, local), RCS_ERR_INVALID);
 	assert_int_equal(rcs_cancel(a.ep, local + N), 0);
 	assert_int_equal(rcs_cancel(a.ep, local + N), RCS_ERR_INVALID);
 	assert_int_equal(rcs_cancel(a.ep, local + N - 1), 0);
-	assert_int_equal(rcs_cancel(a.ep, NULL), RCS_ERR_INVALID); /* no notification either */
 	fake.paused = false;
 	while (ended < N + 1) {
 		c = next(&a);
@@ -452,7 +455,11 @@ static void answers_count_once(void **state)
 	pthread_mutex_unlock(&fake.lock);
 	fake_release(0);
 	expect(&a, RCS_OP_PUT, 0, local);
+	/* the next request has the place of the one that ended */
+	assert_int_equal(put(local + 128, 8, 0, 0), 0);
+	held(3);
 	pthread_mutex_lock(&fake.lock);
+	assert_int_equal((uint32_t)fake.held[2]->r.op, (uint32_t)again.op);
 	for (unsigned i = 0; i < FAKE_CHANS; i++)
 		if (fake.chan[i].used && fake.chan[i].epoch == again.src_epoch) {
 			fake_answer(&fake.chan[i], &again, WIRE_REC_RMA_DONE, again.op, 0);
@@ -462,6 +469,8 @@ static void answers_count_once(void **state)
 	nothing(&a);
 	fake_release(1);
 	expect(&a, RCS_OP_PUT, 0, local + 64);
+	fake_release(2);
+	expect(&a, RCS_OP_PUT, 0, local + 128);
 	nothing(&a);
 	pair_close();
 }

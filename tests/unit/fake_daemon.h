@@ -435,7 +435,7 @@ static inline void fake_ratom(struct fake_chan *c, const struct wire_rec *r, con
 		memcpy(mem, &new, w.size);
 	}
 	a.arg = (uint64_t)(int64_t)status;
-	a.data = old;
+	a.data = w.size == 4 ? old | 0xdeadull << 32 : old; /* what is above is nobody's word */
 	fake_put(c, &a, NULL);
 }
 
