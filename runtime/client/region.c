@@ -40,11 +40,12 @@ static struct cl_ep_reg *reg_find(rcs_region *r, const rcs_ep *ep)
 static void refresh(rcs_region *r, struct cl_ep_reg *e)
 {
 	struct cl_reg again = {0};
+	struct rcs_error quiet; /* the other rails still have it */
 	int rc;
 
 	if (e->rails == r->ctx->rails_back)
 		return;
-	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, e->reg.key, &again, NULL);
+	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, e->reg.key, &again, &quiet);
 	if (rc == RCS_ERR_AGAIN)
 		return; /* at the next use, perhaps */
 	e->rails = r->ctx->rails_back;

@@ -6,7 +6,7 @@ load helpers
 
 setup_file() {
 	need_plugin
-	bed_up -n 3 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+	bed_up -n 3 --plugin "$(plugin_line daemon="$daemon")"
 }
 
 teardown_file() {
@@ -25,6 +25,15 @@ whole=' 0 lost, 0 doubled, 0 damaged, 0 wrong'
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ $output == *"$whole"* ]]
+}
+
+@test "with the library's own thread beside the rank's, of each kind alone" {
+	for kind in put get atomic message mixed; do
+		run rma --seconds 0.5 --helper --kind $kind
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[[ $output == *"$whole"* ]]
+	done
 }
 
 @test "requests that must fail do so as documented, and disturb no others" {
