@@ -15,7 +15,8 @@
  *
  *	rma: N puts, N gets, N atomics, N messages, 0 lost, 0 doubled, 0 damaged, 0 wrong
  *
- * --errors: each rank also makes requests that must fail, one at a time, and checks how.
+ * --errors: each rank also makes requests that must fail, one at a time, and checks how. Afterwards each
+ * closes a region that all others are putting into: nothing writes there any more.
  */
 #include <getopt.h>
 #include <stdatomic.h>
@@ -411,6 +412,83 @@ static void counter_check(unsigned counter)
 	free(seen);
 }
 
+/* --- a region that closes under the puts of others ------------------------------------------------- */
+
+#define CLOSE_LEN 65536u
+
+/* The next put to that rank when the last has ended; true: none. After the first ACCESS one more must
+ * end so. */
+static bool put_until_closed(const struct rcs_key *key, uint32_t rank, uint8_t *from, struct app_req *q,
+	unsigned *refused)
+{
+	struct rcs_rma r = {.buf = from, .len = CLOSE_LEN, .key = key, .peer = app_peer(rank), .context = q};
+	int rc;
+
+	if (q->c.status == RCS_ERR_ACCESS)
+		++*refused;
+	else if (q->c.status || *refused)
+		error_returned("a put into a region that closes", q->c.status, RCS_ERR_ACCESS);
+	errors_made++;
+	if (*refused == 2)
+		return true;
+	*q = (struct app_req){0};
+	while ((rc = rcs_put(app.ep, &r)) == RCS_ERR_AGAIN)
+		app_progress(0);
+	APP_OK(rc);
+	return false;
+}
+
+static void close_under_puts(void)
+{
+	struct app_req *q = calloc(app.size, sizeof(*q)), s, r;
+	struct rcs_key *keys = calloc(app.size, sizeof(*keys)), mine;
+	volatile uint8_t *mem = calloc(1, CLOSE_LEN);
+	uint8_t *from = malloc(CLOSE_LEN);
+	unsigned *refused = calloc(app.size, sizeof(*refused));
+	struct rcs_error err = {0};
+	rcs_region *region;
+	uint32_t left = app.size;
+	bool closed = false;
+
+	APP_CHECK(q && keys && mem && from && refused);
+	memset(from, 0x11, CLOSE_LEN);
+	rcs_ok(rcs_region_open(app.ctx, (void *)(uintptr_t)mem, CLOSE_LEN, &region, &err), &err);
+	rcs_ok(rcs_region_key(region, app.ep, &mine, &err), &err);
+	for (uint32_t i = 0; i < app.size; i++) {
+		app_recv(&keys[(app.rank + app.size - i) % app.size], sizeof(mine),
+			(app.rank + app.size - i) % app.size, TAG_KEYS, &r);
+		app_send(&mine, sizeof(mine), (app.rank + i) % app.size, TAG_KEYS, &s);
+		app_wait_ok(&s);
+		app_wait_ok(&r);
+	}
+	for (uint32_t i = 0; i < app.size; i++)
+		q[i].done = true;
+	while (left || !closed) {
+		for (uint32_t i = 0; i < app.size; i++)
+			if (refused[i] < 2 && q[i].done)
+				left -= put_until_closed(&keys[i], i, from, &q[i], &refused[i]);
+		/* the last of what others have put so far */
+		if (!closed && mem[CLOSE_LEN - 1]) {
+			APP_OK(rcs_region_close(region));
+			closed = true;
+			memset((void *)(uintptr_t)mem, POISON, CLOSE_LEN);
+		}
+		app_progress(1);
+	}
+	app_barrier();
+	for (size_t i = 0; i < CLOSE_LEN; i++)
+		if (mem[i] != POISON) {
+			fprintf(stderr, "rank %u: a closed region was written at byte %zu\n", app.rank, i);
+			damaged++;
+			break;
+		}
+	free((void *)(uintptr_t)mem);
+	free(from);
+	free(keys);
+	free(refused);
+	free(q);
+}
+
 static void options(int argc, char **argv)
 {
 	static const char *const kinds[] = {"put", "get", "atomic", "message"};
@@ -493,6 +571,8 @@ int main(int argc, char **argv)
 	app_barrier();
 	for (unsigned i = 0; i < COUNTERS; i++)
 		counter_check(i);
+	if (opt.errors)
+		close_under_puts();
 	/* whatever is still there came twice */
 	for (rcs_claim *c; rcs_probe(app.ep, NULL, TAG_ITEM, (1ull << 56) - 1, NULL, &c) == 1;)
 		doubled++;
