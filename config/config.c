@@ -45,6 +45,9 @@ const struct config_key config_keys[] = {
 	{"tcp_user_timeout_ms", CONFIG_T_UINT, 100, 600000, "milliseconds", "3000",
 		FIELD(tcp_user_timeout_ms),
 		"Unacknowledged bytes for so long end a TCP connection."},
+	{"selftest", CONFIG_T_SWITCH, 0, 0, "", "\"on\"", FIELD(selftest),
+		"Each rail's device is tested for the truth of rq_psn when it is opened; untested ones "
+		"are not believed."},
 
 	{"eager_max", CONFIG_T_UINT, 64, 4096, "bytes", "4096", FIELD(eager_max),
 		"Longest message that is sent whole; longer ones are fetched or pushed in pieces."},
@@ -114,6 +117,7 @@ const struct config_key config_keys[] = {
 const size_t config_nkeys = COUNT(config_keys);
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const char *const switch_names[] = {"off", "on"};
 static const char *const gid_type_names[] = {"any", "ib", "rocev1", "rocev2"};
 static const char *const rail_members[] = {"device", "port", "gid_index", "gid_type"};
 
@@ -244,6 +248,9 @@ const char *config_key_range(const struct config_key *k, char *buf, size_t len)
 		break;
 	case CONFIG_T_LEVEL:
 		snprintf(buf, len, "\"error\", \"warn\", \"info\" or \"debug\"");
+		break;
+	case CONFIG_T_SWITCH:
+		snprintf(buf, len, "\"on\" or \"off\"");
 		break;
 	case CONFIG_T_CPUS:
 		snprintf(buf, len, "\"job\", or a list of cores like \"0,2-3\"");
@@ -487,6 +494,13 @@ static int parse_value(struct source *s, const struct config_key *k, const json_
 				return 0;
 			}
 		return refuse_value(s, k, v);
+	case CONFIG_T_SWITCH:
+		for (uint32_t i = 0; i < COUNT(switch_names); i++)
+			if (is_word(v, switch_names[i])) {
+				store_number(k, field, i);
+				return 0;
+			}
+		return refuse_value(s, k, v);
 	case CONFIG_T_NAME:
 	case CONFIG_T_FILE:
 		if (json_is_null(v)) {
@@ -569,6 +583,8 @@ static json_t *value_json(const struct config *cfg, const struct config_key *k)
 		return json_string(range);
 	case CONFIG_T_LEVEL:
 		return json_string(config_log_level_name((uint32_t)load_number(k, field)));
+	case CONFIG_T_SWITCH:
+		return json_string(switch_names[load_number(k, field) != 0]);
 	case CONFIG_T_NAME:
 	case CONFIG_T_FILE:
 	case CONFIG_T_PATH:

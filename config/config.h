@@ -43,6 +43,7 @@ struct config {
 	uint32_t max_outstanding_reads; /* 0: "auto" */
 	uint32_t rc_timeout, rc_retry_cnt, rc_min_rnr_timer; /* as in struct ibv_qp_attr */
 	uint32_t tcp_user_timeout_ms;
+	uint32_t selftest; /* 0: off, 1: on */
 
 	/* messages */
 	uint32_t eager_max, zcopy_min, read_chunk;
@@ -94,6 +95,7 @@ enum config_type {
 	CONFIG_T_PATH,	/* an absolute path */
 	CONFIG_T_FILE,	/* an absolute path, or null (stored as "") */
 	CONFIG_T_LEVEL, /* error, warn, info, debug */
+	CONFIG_T_SWITCH, /* on or off (stored as 1 or 0) */
 	CONFIG_T_CPUS,	/* "job", or a list of cores */
 	CONFIG_T_PORTS, /* 0, a port, or "first-last" */
 	CONFIG_T_RAILS, /* "auto", or a list of rails */

@@ -425,6 +425,16 @@ int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const ch
 	return record_write(e, o);
 }
 
+int evlog_selftest(struct evlog *e, unsigned rail, const char *ledger, const char *detail)
+{
+	json_t *o = record_new(e, "selftest");
+
+	set_lane(e, o, "lane", "rail", rail < CORE_LANES ? (uint8_t)rail : CORE_LANE_NONE);
+	json_object_set_new(o, "ledger", text(ledger));
+	json_object_set_new(o, "detail", text(detail));
+	return record_write(e, o);
+}
+
 int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *reason)
 {
 	json_t *o = record_new(e, "rank_lost");

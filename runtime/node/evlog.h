@@ -65,6 +65,8 @@ int evlog_peer(struct evlog *e, const char *event, uint32_t peer, const char *pe
 /* "rail_failed", "rail_back": a rail of this node, with what the device said. */
 int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const char *reason,
 	const char *detail);
+/* "selftest": the device of a rail failed it, and what was seen. */
+int evlog_selftest(struct evlog *e, unsigned rail, const char *ledger, const char *detail);
 /* A rank of this node ended without closing its endpoint. */
 int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *reason);
 /* Any other record; fields (an object or NULL) are added to it, its reference is taken. */

@@ -661,6 +661,22 @@ static void on_rail(void *arg, unsigned rail, bool ok, enum core_reason why, con
 	link_rail(n, rail, ok, why);
 }
 
+static void on_ledger(void *arg, unsigned rail, enum verbs_ledger ledger, const char *why)
+{
+	struct node *n = arg;
+
+	if (rail >= n->rails)
+		return;
+	node_log(n, ledger == VERBS_LEDGER_NONE ? CONFIG_LOG_WARN : CONFIG_LOG_INFO,
+		"self-test of rail %u (%s): %s: %s", rail, verbs_rail_name(n->vb, rail),
+		ledger == VERBS_LEDGER_RQ_PSN ? "passed" :
+		ledger == VERBS_LEDGER_NONE   ? "failed, rq_psn is not believed" :
+						"no result, rq_psn is not believed",
+		why);
+	if (ledger == VERBS_LEDGER_NONE)
+		evlog_selftest(&n->log, rail, verbs_ledger_name(ledger), why);
+}
+
 void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
 {
 	n->work = true;
@@ -678,4 +694,5 @@ const struct verbs_ops link_verbs_ops = {
 	.error = on_error,
 	.fenced = on_fenced,
 	.rail = on_rail,
+	.ledger = on_ledger,
 };

@@ -64,8 +64,10 @@ char *status_json(struct node *n)
 		json_object_set_new(o, "lanes", lanes(l));
 	}
 	for (unsigned r = 0; r < n->rails; r++)
-		json_array_append_new(rails, json_pack("{s:i,s:s,s:b}", "index", (int)r, "name",
-			verbs_rail_name(n->vb, r), "ok", verbs_rail_ok(n->vb, r)));
+		json_array_append_new(rails, json_pack("{s:i,s:s,s:b,s:s,s:s}", "index", (int)r,
+			"name", verbs_rail_name(n->vb, r), "ok", verbs_rail_ok(n->vb, r), "ledger",
+			verbs_ledger_name(verbs_rail_ledger(n->vb, r)), "ledger_why",
+			verbs_rail_ledger_why(n->vb, r)));
 	for (const struct chan *c = n->chans; c; c = c->next)
 		if (c->kind == CHAN_RANK && !c->closing) {
 			json_array_append_new(eps, json_pack("{s:i,s:i,s:i,s:i,s:I,s:I,s:I}", "step",

@@ -97,6 +97,12 @@ static void rail_close(struct rail *r)
 	r->pd = NULL;
 	r->ctx = NULL;
 	r->v->fds_version++;
+	/* what is known was about this context; its test has one of its own, and lets go of it soon */
+	if (r->test)
+		selftest_cancel(r->test);
+	r->tests = 0;
+	r->ledger = VERBS_LEDGER_UNKNOWN;
+	snprintf(r->ledger_why, sizeof(r->ledger_why), "the device is not there");
 }
 
 static void bufs_drop(struct rail *r)
@@ -172,6 +178,8 @@ int verbs_rail_open(struct rail *r)
 		}
 	}
 	r->epoch++;
+	snprintf(r->ledger_why, sizeof(r->ledger_why), "%s",
+		r->v->cfg.selftest ? "not tested yet" : "selftest is off in the configuration");
 	return 0;
 
 close_rail:
@@ -285,6 +293,91 @@ void verbs_async(struct verbs *v)
 	}
 }
 
+/* --- the self-test ------------------------------------------------------------------------------- */
+
+static void test_start(struct rail *r)
+{
+	struct selftest_where w = {.port = (uint8_t)r->port};
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+	uint32_t type;
+	int index, err;
+
+	if (ibv_query_port(r->ctx, (uint8_t)r->port, &port))
+		return;
+	index = verbs_gid_choose(r, &port, &gid, &type);
+	if (index < 0)
+		return;
+	memcpy(w.device, r->device, sizeof(w.device));
+	memcpy(w.gid, &gid, sizeof(w.gid));
+	w.gid_index = (uint8_t)index;
+	w.mtu = 128u << port.active_mtu;
+	if (r->v->cfg.path_mtu && r->v->cfg.path_mtu < w.mtu)
+		w.mtu = 128u << verbs_mtu_enum(r->v->cfg.path_mtu);
+	r->tests++;
+	err = selftest_start(&r->test, &w);
+	if (err)
+		snprintf(r->ledger_why, sizeof(r->ledger_why), "it cannot be started: %s", strerror(-err));
+	else
+		r->test_epoch = r->epoch;
+}
+
+static void test_take(struct rail *r)
+{
+	struct verbs *v = r->v;
+	enum verbs_ledger ledger;
+	const char *why;
+
+	if (!selftest_done(r->test, &ledger, &why))
+		return;
+	if (r->ctx && r->test_epoch == r->epoch) {
+		r->ledger = ledger;
+		snprintf(r->ledger_why, sizeof(r->ledger_why), "%s", why);
+	}
+	selftest_end(r->test);
+	r->test = NULL;
+	if (v->ops.ledger && r->ctx && r->test_epoch == r->epoch &&
+		(r->ledger != VERBS_LEDGER_UNKNOWN || r->tests >= VERBS_TESTS))
+		v->ops.ledger(v->ops.arg, (unsigned)(r - v->rail), r->ledger, r->ledger_why);
+}
+
+/* One at a time: they load the cores that the job has just got. */
+static void tests_turn(struct verbs *v)
+{
+	bool runs = false;
+
+	for (unsigned i = 0; i < v->rails; i++) {
+		if (v->rail[i].test)
+			test_take(&v->rail[i]);
+		runs |= v->rail[i].test != NULL;
+	}
+	for (unsigned i = 0; i < v->rails && !runs && v->cfg.selftest; i++) {
+		struct rail *r = &v->rail[i];
+
+		if (!r->ctx || !r->ok || r->ledger != VERBS_LEDGER_UNKNOWN || r->tests >= VERBS_TESTS)
+			continue;
+		test_start(r);
+		runs = r->test != NULL;
+	}
+}
+
+enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail)
+{
+	return v->rail[rail].ledger;
+}
+
+const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail)
+{
+	return v->rail[rail].ledger_why;
+}
+
+const char *verbs_ledger_name(enum verbs_ledger ledger)
+{
+	static const char *const names[] = {"unknown", "rq_psn", "none"};
+
+	return names[ledger];
+}
+
 void verbs_tick(struct verbs *v, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < v->rails; i++) {
@@ -294,6 +387,7 @@ void verbs_tick(struct verbs *v, uint64_t now_ns)
 			continue;
 		rail_look(r, r->ok ? "port is down" : "port is active");
 	}
+	tests_turn(v);
 	for (struct verbs_lane *l = v->lanes; l && v->fencing; l = l->next) {
 		if (!l->fencing || l->fenced)
 			continue;
@@ -423,6 +517,7 @@ static void rail_add(struct verbs *v, const char *device, uint32_t port, int gid
 	r->port = port;
 	r->gid_index = gid;
 	r->gid_type = type;
+	snprintf(r->ledger_why, sizeof(r->ledger_why), "the device is not there");
 }
 
 static int by_name(const void *a, const void *b)
@@ -495,6 +590,7 @@ int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_
 	}
 	if (!v->rails && why)
 		snprintf(why, why_len, "no active RDMA port on this node");
+	tests_turn(v);
 	*out = v;
 	return 0;
 }
@@ -513,6 +609,8 @@ void verbs_close(struct verbs *v)
 	}
 	for (unsigned i = 0; i < v->rails; i++)
 		rail_close(&v->rail[i]);
+	for (unsigned i = 0; i < v->rails; i++)
+		selftest_end(v->rail[i].test);
 	free(v);
 }
 

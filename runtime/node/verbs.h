@@ -39,6 +39,16 @@ enum verbs_done {
 	VERBS_TRANSPORT, /* retries exceeded and the like; QP in ERR */
 };
 
+/*
+ * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. UNKNOWN
+ * is to be treated as NONE.
+ */
+enum verbs_ledger {
+	VERBS_LEDGER_UNKNOWN, /* not tested yet, or it could not be */
+	VERBS_LEDGER_RQ_PSN,  /* rq_psn of a fenced queue pair tells what was executed */
+	VERBS_LEDGER_NONE,    /* it does not */
+};
+
 struct verbs_ops {
 	/* a frame arrived (buf valid during the call; the receive is posted again after it) */
 	void (*recv)(void *owner, struct verbs_lane *lane, const void *buf, size_t len);
@@ -50,7 +60,9 @@ struct verbs_ops {
 	void (*fenced)(void *owner, struct verbs_lane *lane, bool known, uint32_t rq_psn);
 	/* rail changed: ok, or not and why */
 	void (*rail)(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail);
-	void *arg; /* of ->rail */
+	/* the self-test of the rail's device has ended, with what was seen; may be NULL */
+	void (*ledger)(void *arg, unsigned rail, enum verbs_ledger ledger, const char *why);
+	void *arg; /* of ->rail and ->ledger */
 };
 
 struct verbs_sge {
@@ -72,6 +84,14 @@ unsigned verbs_rails(const struct verbs *v);
 bool verbs_rail_ok(const struct verbs *v, unsigned rail);
 void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *out);
 const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" */
+
+/*
+ * What the self-test found, and the sentence. It runs by itself when a rail works for the first time
+ * and for each context opened since, one rail after the other; UNKNOWN until it has ended.
+ */
+enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail);
+const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail);
+const char *verbs_ledger_name(enum verbs_ledger ledger); /* "unknown", "rq_psn", "none" */
 
 /* Memory of the daemon itself, registered on every rail that is there (again when one returns). */
 struct verbs_buf;

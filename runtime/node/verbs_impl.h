@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "node/verbs.h"
+#include "node/verbs_selftest.h"
 #include "wire/frame.h"
 
 #define VERBS_CONTROL 16u  /* receives for control frames, beside depth and the marker */
@@ -17,6 +18,7 @@
 #define VERBS_CQE     16384 /* of a new CQ; grows with the lanes, to what the device allows */
 #define VERBS_CQ_SPARE 1024 /* entries that queue pairs destroyed unfenced may leave */
 #define VERBS_BATCH   16
+#define VERBS_TESTS	 3u /* self-tests of a context until one has a result */
 #define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
 
 struct rail {
@@ -41,6 +43,11 @@ struct rail {
 	uint32_t cq_used;   /* entries that the lanes may fill */
 	unsigned cq_events; /* not yet acknowledged */
 	bool armed;
+	struct selftest *test; /* running, or ended and not looked at */
+	uint32_t test_epoch;   /* the context it is about */
+	unsigned tests;	       /* of this context that have started */
+	enum verbs_ledger ledger;
+	char ledger_why[256];
 	struct ibv_wc wc[VERBS_BATCH]; /* found while arming: reported by the next verbs_poll() */
 	int wc_n;
 };
@@ -97,6 +104,7 @@ struct verbs {
 	struct verbs_lane *by_qpn[WIRE_RAILS_MAX]; /* QP numbers are a device's own */
 };
 
+enum ibv_mtu verbs_mtu_enum(uint32_t bytes);
 int verbs_rail_open(struct rail *r);
 int verbs_rail_cq(struct rail *r, uint32_t more); /* makes room for entries of one more lane */
 void verbs_rail_gone(struct rail *r, const char *detail);

@@ -30,7 +30,7 @@ static uint32_t min32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static enum ibv_mtu mtu_enum(uint32_t bytes)
+enum ibv_mtu verbs_mtu_enum(uint32_t bytes)
 {
 	return bytes >= 4096 ? IBV_MTU_4096 : bytes >= 2048 ? IBV_MTU_2048 :
 	       bytes >= 1024 ? IBV_MTU_1024 : bytes >= 512  ? IBV_MTU_512 :
@@ -151,8 +151,8 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	memcpy(b.gid, &gid, 16);
 	b.lid = port.lid;
 	b.mtu = (uint8_t)port.active_mtu;
-	if (v->cfg.path_mtu && mtu_enum(v->cfg.path_mtu) < port.active_mtu)
-		b.mtu = (uint8_t)mtu_enum(v->cfg.path_mtu);
+	if (v->cfg.path_mtu && verbs_mtu_enum(v->cfg.path_mtu) < port.active_mtu)
+		b.mtu = (uint8_t)verbs_mtu_enum(v->cfg.path_mtu);
 	b.link_layer = port.link_layer;
 	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	memset(out, 0, CORE_BLOB);
@@ -207,8 +207,8 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	memset(&a, 0, sizeof(a));
 	a.qp_state = IBV_QPS_RTR;
 	a.path_mtu = (enum ibv_mtu)min32(b.mtu, port.active_mtu);
-	if (cfg->path_mtu && mtu_enum(cfg->path_mtu) < a.path_mtu)
-		a.path_mtu = mtu_enum(cfg->path_mtu);
+	if (cfg->path_mtu && verbs_mtu_enum(cfg->path_mtu) < a.path_mtu)
+		a.path_mtu = verbs_mtu_enum(cfg->path_mtu);
 	l->mtu = 128u << a.path_mtu;
 	a.dest_qp_num = b.qpn;
 	a.rq_psn = l->peer_psn = b.psn & 0xffffff;

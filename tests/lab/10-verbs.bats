@@ -99,3 +99,22 @@ said() { grep -q "$2" "$1"; }
 	# our own word; the kernel's, after a second of sleep, is "Connection timed out"
 	said "$A" '^A: connect took .*: No route to host'
 }
+
+@test "a device proves that rq_psn is true, again and again, and leaves nothing behind" {
+	begin selftest "${SELFTESTS:-10}"
+	end
+	grep -h 'ledger\|tests,' "$A" "$B" | sed 's/^/# /' >&3
+}
+
+@test "a device that is removed in its self-test is let go, and tested again when it returns" {
+	begin unplug
+	eventually 30 said "$B" '^B: ready'
+	lab nic-remove n1 0
+	eventually 30 said "$B" '^B: down'
+	gone() { ! lab run n1 -- test -e /sys/class/net/rail0; }
+	eventually 20 gone
+	lab nic-rescan n1
+	end
+	eventually 10 port_is n1 0 ACTIVE
+	grep -h 'let go' "$B" | sed 's/^/# /' >&3
+}

@@ -8,6 +8,7 @@
  * blobs and to walk in step. Exit status 0: everything held. Each line of output is a fact.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -866,6 +867,128 @@ static void case_moved(void)
 	step();
 }
 
+/* --- the self-test -------------------------------------------------------------------------------- */
+
+static unsigned told_ledger;
+static enum verbs_ledger told_what;
+
+static void on_ledger(void *arg, unsigned rail, enum verbs_ledger ledger, const char *why)
+{
+	(void)arg;
+	(void)rail;
+	told_ledger++;
+	told_what = ledger;
+	if (told_ledger == 1 || ledger != VERBS_LEDGER_RQ_PSN)
+		fact("ledger %s: %s", verbs_ledger_name(ledger), why);
+}
+
+/* Entries of /proc/self/fd that are RDMA devices, or of /proc/self/task. */
+static unsigned own(const char *dir)
+{
+	DIR *d = opendir(dir);
+	char path[300], to[256];
+	unsigned n = 0;
+
+	MUST(d);
+	for (struct dirent *e; (e = readdir(d));) {
+		ssize_t len;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		len = readlink(path, to, sizeof(to) - 1);
+		to[len > 0 ? len : 0] = '\0';
+		n += len < 0 || strstr(to, "infiniband/uverbs") != NULL;
+	}
+	closedir(d);
+	return n;
+}
+
+static void nothing_left(unsigned contexts)
+{
+	MUST(own("/proc/self/task") == 1);
+	MUST(own("/proc/self/fd") == contexts);
+}
+
+/* One test after the other; ARG of them. Each leaves nothing behind, and the loop never waits. */
+static void case_selftest(uint32_t n)
+{
+	uint64_t total = 0, longest = 0, gap = 0;
+
+	/* the first one runs since verbs_open() */
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t t0, t;
+
+		if (i) {
+			v->rail[0].ledger = VERBS_LEDGER_UNKNOWN;
+			v->rail[0].tests = 0;
+		}
+		t0 = now_ns();
+		verbs_tick(v, t0);
+		MUST(i == 0 || v->rail[0].test);
+		while (told_ledger == i) {
+			t = now_ns();
+			turn();
+			t = now_ns() - t;
+			if (t > gap)
+				gap = t;
+			MUST(now_ns() - t0 < 20 * 1000000000ull);
+		}
+		t = now_ns() - t0;
+		total += i ? t : 0;
+		if (i && t > longest)
+			longest = t;
+		if (told_what != VERBS_LEDGER_RQ_PSN || verbs_rail_ledger(v, 0) != told_what)
+			fail("test %u: %s: %s", i + 1, verbs_ledger_name(told_what), verbs_rail_ledger_why(v, 0));
+		nothing_left(1);
+	}
+	if (n > 1)
+		fact("%u tests, %.0f ms each until the loop knows, %.0f the longest; a turn of the loop %.0f ms",
+			n, (double)total / (n - 1) / 1e6, (double)longest / 1e6, (double)gap / 1e6);
+	step();
+}
+
+/* B is unplugged while its tests run; they let go of it at once, and run again when it is back. */
+static void case_unplug(void)
+{
+	uint64_t t0, told_at;
+
+	if (side_a) {
+		while (!told())
+			turn();
+		step();
+		return;
+	}
+	fact("ready");
+	t0 = now_ns();
+	while (!rail_down) {
+		turn();
+		if (!v->rail[0].test && !rail_down) {
+			v->rail[0].ledger = VERBS_LEDGER_UNKNOWN;
+			v->rail[0].tests = 0;
+			verbs_tick(v, now_ns());
+		}
+		MUST(now_ns() - t0 < 60 * 1000000000ull);
+	}
+	told_at = now_ns();
+	MUST(rail_why == CORE_R_DEVICE);
+	MUST(v->rail[0].test);
+	MUST(verbs_rail_ledger(v, 0) == VERBS_LEDGER_UNKNOWN);
+	UNTIL(own("/proc/self/fd") == 0, 10);
+	fact("device let go %.0f ms after the loop knew; %u tests before", (double)(now_ns() - told_at) / 1e6,
+		told_ledger);
+	UNTIL(!v->rail[0].test, 10);
+	MUST(own("/proc/self/task") == 1);
+	MUST(verbs_rail_ledger(v, 0) == VERBS_LEDGER_UNKNOWN);
+	fact("down");
+	UNTIL(rail_up, 90);
+	UNTIL(verbs_rail_ledger(v, 0) != VERBS_LEDGER_UNKNOWN, 20);
+	MUST(verbs_rail_ledger(v, 0) == VERBS_LEDGER_RQ_PSN);
+	nothing_left(1);
+	fact("proven again");
+	step();
+}
+
 /* How long connecting takes when the other end's address answers nobody. */
 static void case_mute(void)
 {
@@ -892,7 +1015,7 @@ static void case_mute(void)
 int main(int argc, char **argv)
 {
 	static const struct verbs_ops ops = {.recv = on_recv, .done = on_done, .error = on_error,
-		.fenced = on_fenced, .rail = on_rail};
+		.fenced = on_fenced, .rail = on_rail, .ledger = on_ledger};
 	static struct config cfg;
 	char why[256] = "";
 	const char *what;
@@ -913,6 +1036,7 @@ int main(int argc, char **argv)
 	snprintf(cfg.rail[0].device, sizeof(cfg.rail[0].device), "%s", argv[1]);
 	cfg.rail[0].port = 1;
 	cfg.rail[0].gid_index = -1;
+	cfg.selftest = !strcmp(what, "selftest") || !strcmp(what, "unplug");
 	if (verbs_open(&v, &cfg, &ops, why, sizeof(why)))
 		fail("%s", why);
 	ring = verbs_buf_new(v, RING * WIRE_FRAME_MAX);
@@ -933,6 +1057,10 @@ int main(int argc, char **argv)
 		case_moved();
 	else if (!strcmp(what, "mute"))
 		case_mute();
+	else if (!strcmp(what, "selftest"))
+		case_selftest(arg);
+	else if (!strcmp(what, "unplug"))
+		case_unplug();
 	else
 		fail("no such case: %s", what);
 	verbs_buf_free(ring);

@@ -53,6 +53,7 @@ static void defaults_are_the_documented_ones(void **state)
 	assert_int_equal(c.stall_ask_ms, 50);
 	assert_int_equal(c.rc_retry_cnt, 6);
 	assert_int_equal(c.path_mtu, 0);
+	assert_int_equal(c.selftest, 1);
 	assert_int_equal(c.memory_limit_mb, 0);
 	assert_true(c.memlock_limit == CONFIG_UNLIMITED);
 	assert_string_equal(c.cpus, "job");
@@ -81,7 +82,8 @@ static void every_kind_of_value_is_read(void **state)
 			       "\"rocev2\"}], \"gid_index\": 1, \"control_interface\": \"eno1\",\n"
 			       "\"control_port\": \"7000-7099\", \"path_mtu\": 4096, \"memory_limit_mb\": "
 			       "512, \"memlock_limit\": 1048576, \"cpus\": \"0,2-3\", \"log_level\": "
-			       "\"debug\", \"key_file\": \"/etc/k\", \"max_outstanding_reads\": 8}",
+			       "\"debug\", \"key_file\": \"/etc/k\", \"max_outstanding_reads\": 8, \"selftest\": "
+			       "\"off\"}",
 				 &c),
 		0);
 	assert_int_equal(c.nrails, 2);
@@ -102,6 +104,7 @@ static void every_kind_of_value_is_read(void **state)
 	assert_int_equal(c.log_level, CONFIG_LOG_DEBUG);
 	assert_string_equal(c.key_file, "/etc/k");
 	assert_int_equal(c.max_outstanding_reads, 8);
+	assert_int_equal(c.selftest, 0);
 }
 
 static void an_unknown_key_is_refused_with_the_likely_one(void **state)
@@ -129,6 +132,8 @@ static void a_bad_value_says_what_is_accepted(void **state)
 	refused("{\"path_mtu\": 1500}", 1, "256, 512, 1024, 2048 or 4096 bytes, or \"auto\"");
 	refused("{\"path_mtu\": 768}", 1, "256, 512");
 	refused("{\"log_level\": \"loud\"}", 1, "\"error\", \"warn\", \"info\" or \"debug\"");
+	refused("{\"selftest\": \"yes\"}", 1, "'selftest' is \"yes\"; give \"on\" or \"off\"");
+	refused("{\"selftest\": true}", 1, "\"on\" or \"off\"");
 	refused("{\"log_dir\": \"logs\"}", 1, "an absolute path");
 	refused("{\"log_dir\": null}", 1, "an absolute path");
 	refused("{\"cpus\": \"3-1\"}", 1, "a list of cores");

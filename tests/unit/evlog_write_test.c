@@ -156,6 +156,7 @@ static void other_records_carry_their_fields(void **state)
 	assert_int_equal(evlog_event(&e, "note", json_pack("{s:i}", "x", 4)), 0);
 	assert_int_equal(evlog_event(&e, "bare", NULL), 0);
 	assert_int_equal(evlog_rank_lost(&e, 2, 3, "socket closed"), 0);
+	assert_int_equal(evlog_selftest(&e, 1, "none", "burst 3: rq_psn 7 counts"), 0);
 	has(&e, 1, "rail", "\"tcp\"");
 	has(&e, 2, "event", "\"peer_unreachable\"");
 	has(&e, 3, "detail", "\"port 1 is down\"");
@@ -163,6 +164,10 @@ static void other_records_carry_their_fields(void **state)
 	has(&e, 5, "event", "\"bare\"");
 	has(&e, 6, "event", "\"rank_lost\"");
 	has(&e, 6, "rank", "3");
+	has(&e, 7, "event", "\"selftest\"");
+	has(&e, 7, "lane", "1");
+	has(&e, 7, "ledger", "\"none\"");
+	has(&e, 7, "detail", "\"burst 3: rq_psn 7 counts\"");
 	evlog_close(&e);
 }
 

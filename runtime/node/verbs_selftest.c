@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device proves its rq_psn, or does not. verbs_selftest.h has the picture. */
+#include "node/verbs_selftest.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "core/psn.h"
+
+#define MS	    1000000ull
+#define TRIALS	    8u
+#define ENOUGH	    4u /* bursts cut, when there is no time for all */
+#define DEADLINE_NS (2000 * MS)
+#define FLUSH_NS    (500 * MS) /* at least so long for the barrier */
+#define LOOK_NS	    (10 * MS)  /* the device is asked this often whether it is there */
+/*
+ * A packet that executes though it should not does so some milliseconds later (4 to 16 measured), so
+ * there is a pause with the path alive between the report and the second look.
+ */
+#define LATE_NS	   (20 * MS)
+#define RECVS	   2u
+#define POSTED_MAX (SELFTEST_SLOTS * 1024) /* far below 2^23 PSNs */
+/* 16.8 ms, so that the initiator tries again within LATE_NS; 7 would be for ever on some devices. */
+#define ACK_TIMEOUT 12
+#define ACK_RETRIES 6
+
+struct selftest {
+	struct selftest_where where;
+	pthread_t thread;
+	atomic_bool cancel, done;
+	/* the thread's until done */
+	enum verbs_ledger result;
+	char why[256];
+	uint64_t deadline, looked;
+	bool gone;
+	struct selftest_layout layout;
+	struct ibv_context *ctx;
+	struct ibv_port_attr port;
+	struct ibv_pd *pd;
+	uint8_t *area; /* source, then target */
+	struct ibv_mr *mr;
+	uint32_t seed;
+};
+
+/* One burst. The poster thread has the initiator and its CQ, the test thread all else. */
+struct burst {
+	struct selftest *st;
+	struct ibv_cq *cq, *marker_cq;
+	struct ibv_qp *initiator, *responder;
+	uint32_t posted, completed, acked; /* the poster's while it runs */
+	atomic_uint acked_now;
+	atomic_bool stop, broke;
+	struct selftest_trial trial;
+};
+
+enum step { GOES_ON, SPOILED, ENDS };
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void pause_ns(long ns)
+{
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* Good enough for PSNs and moments. */
+static uint32_t any(struct selftest *st)
+{
+	st->seed = st->seed * 1664525u + 1013904223u;
+	return st->seed >> 8;
+}
+
+static uint8_t *target(const struct selftest *st)
+{
+	return st->area + st->layout.size;
+}
+
+/* Whether to stop at once: cancelled, or the device is not what it was. */
+static bool leave(struct selftest *st)
+{
+	uint64_t now = now_ns();
+
+	if (atomic_load(&st->cancel))
+		return true;
+	if (!st->gone && now - st->looked > LOOK_NS) {
+		st->looked = now;
+		st->gone = ibv_query_port(st->ctx, st->where.port, &st->port) ||
+			st->port.state != IBV_PORT_ACTIVE;
+	}
+	return st->gone;
+}
+
+__attribute__((format(printf, 3, 4))) static enum step ends(struct selftest *st,
+	enum verbs_ledger result, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(st->why, sizeof(st->why), fmt, ap);
+	va_end(ap);
+	st->result = result;
+	return ENDS;
+}
+
+/* --- making and unmaking -------------------------------------------------------------------------- */
+
+static int device_open(struct selftest *st)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int err = ENODEV;
+
+	for (struct ibv_device **d = list; d && *d && !st->ctx; d++)
+		if (!strcmp(ibv_get_device_name(*d), st->where.device)) {
+			st->ctx = ibv_open_device(*d);
+			err = errno;
+		}
+	if (list)
+		ibv_free_device_list(list);
+	if (!st->ctx)
+		return -err;
+	return -ibv_query_port(st->ctx, st->where.port, &st->port);
+}
+
+static int resources(struct selftest *st)
+{
+	size_t len = 2 * (size_t)st->layout.size;
+
+	st->pd = ibv_alloc_pd(st->ctx);
+	if (!st->pd)
+		return -errno;
+	st->area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (st->area == MAP_FAILED) {
+		st->area = NULL;
+		return -errno;
+	}
+	st->mr = ibv_reg_mr(st->pd, st->area, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return st->mr ? 0 : -errno;
+}
+
+static void release(struct selftest *st)
+{
+	if (st->mr)
+		ibv_dereg_mr(st->mr);
+	if (st->area)
+		munmap(st->area, 2 * (size_t)st->layout.size);
+	if (st->pd)
+		ibv_dealloc_pd(st->pd);
+	if (st->ctx)
+		ibv_close_device(st->ctx);
+}
+
+static struct ibv_qp *queue_pair(struct selftest *st, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr qi = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = {.max_send_wr = SELFTEST_SLOTS, .max_recv_wr = RECVS, .max_send_sge = 1,
+			.max_recv_sge = 1}};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = st->where.port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct ibv_qp *qp = ibv_create_qp(st->pd, &qi);
+
+	if (qp && ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		IBV_QP_ACCESS_FLAGS)) {
+		ibv_destroy_qp(qp);
+		return NULL;
+	}
+	return qp;
+}
+
+static int connect_to(struct selftest *st, struct ibv_qp *qp, const struct ibv_qp *peer,
+	uint32_t rq_psn, uint32_t sq_psn)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR, .dest_qp_num = peer->qp_num, .rq_psn = rq_psn,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12};
+	int err;
+
+	while (128u << a.path_mtu < st->layout.mtu)
+		a.path_mtu++;
+	a.ah_attr.port_num = st->where.port;
+	a.ah_attr.dlid = st->port.lid;
+	if (st->port.link_layer == IBV_LINK_LAYER_ETHERNET || st->port.flags & IBV_QPF_GRH_REQUIRED) {
+		a.ah_attr.is_global = 1;
+		memcpy(&a.ah_attr.grh.dgid, st->where.gid, sizeof(st->where.gid));
+		a.ah_attr.grh.sgid_index = st->where.gid_index;
+		a.ah_attr.grh.hop_limit = 64;
+	}
+	err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+		IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (err)
+		return -err;
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = ACK_TIMEOUT,
+		.retry_cnt = ACK_RETRIES, .rnr_retry = 6, .sq_psn = sq_psn, .max_rd_atomic = 1};
+	return -ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int burst_open(struct burst *b, uint32_t first_psn)
+{
+	struct selftest *st = b->st;
+	struct ibv_recv_wr wr = {0}, *bad;
+	int err;
+
+	errno = EIO;
+	b->cq = ibv_create_cq(st->ctx, SELFTEST_SLOTS + RECVS, NULL, NULL, 0);
+	b->marker_cq = b->cq ? ibv_create_cq(st->ctx, SELFTEST_SLOTS + RECVS, NULL, NULL, 0) : NULL;
+	b->initiator = b->marker_cq ? queue_pair(st, b->cq) : NULL;
+	b->responder = b->initiator ? queue_pair(st, b->marker_cq) : NULL;
+	if (!b->responder)
+		return errno ? -errno : -EIO;
+	b->trial.first_psn = first_psn;
+	err = connect_to(st, b->responder, b->initiator, first_psn, any(st) & CORE_PSN_MASK);
+	for (unsigned i = 0; i < RECVS && !err; i++)
+		err = -ibv_post_recv(b->responder, &wr, &bad);
+	if (!err)
+		err = connect_to(st, b->initiator, b->responder, any(st) & CORE_PSN_MASK, first_psn);
+	return err;
+}
+
+static void burst_close(struct burst *b)
+{
+	if (b->responder)
+		ibv_destroy_qp(b->responder);
+	if (b->initiator)
+		ibv_destroy_qp(b->initiator);
+	if (b->marker_cq)
+		ibv_destroy_cq(b->marker_cq);
+	if (b->cq)
+		ibv_destroy_cq(b->cq);
+}
+
+/* --- the initiator ---------------------------------------------------------------------------------- */
+
+static bool post(struct burst *b)
+{
+	struct selftest *st = b->st;
+	const struct selftest_layout *l = &st->layout;
+	uint32_t s = b->posted % SELFTEST_SLOTS;
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(st->area + l->at[s]), .length = l->len[s],
+		.lkey = st->mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = b->posted, .sg_list = &sge, .num_sge = l->len[s] ? 1 : 0,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = {.remote_addr = (uint64_t)(uintptr_t)(target(st) + l->at[s]),
+			.rkey = st->mr->rkey}}, *bad;
+
+	selftest_fill(l, st->area, b->posted + 1);
+	if (ibv_post_send(b->initiator, &wr, &bad))
+		return false;
+	b->posted++;
+	return true;
+}
+
+/* Takes completions; how many, or -1. */
+static int reap(struct burst *b)
+{
+	struct ibv_wc wc[16];
+	int n = ibv_poll_cq(b->cq, 16, wc);
+
+	for (int i = 0; i < n; i++) {
+		b->completed++;
+		if (wc[i].status == IBV_WC_SUCCESS)
+			b->acked++;
+		else
+			atomic_store(&b->broke, true);
+	}
+	if (n > 0)
+		atomic_store(&b->acked_now, b->acked);
+	return n;
+}
+
+/* Keeps the queue full, also while the responder goes to ERR and after that. */
+static void *poster(void *arg)
+{
+	struct burst *b = arg;
+	unsigned idle = 0;
+
+	while (!atomic_load(&b->stop) && !atomic_load(&b->broke)) {
+		int n;
+
+		while (b->posted - b->completed < SELFTEST_SLOTS && b->posted < POSTED_MAX)
+			if (!post(b)) {
+				atomic_store(&b->broke, true);
+				break;
+			}
+		n = reap(b);
+		if (n < 0)
+			atomic_store(&b->broke, true);
+		idle = n ? 0 : idle + 1;
+		if (idle > 1000)
+			pause_ns(50000);
+		else if (idle)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* Everything posted comes back; afterwards the initiator sends nothing more. */
+static enum step drain(struct burst *b)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+	uint64_t end = now_ns() + FLUSH_NS;
+
+	if (ibv_modify_qp(b->initiator, &a, IBV_QP_STATE))
+		return SPOILED;
+	while (b->completed < b->posted) {
+		int n = reap(b);
+
+		if (n < 0 || leave(b->st) || now_ns() > end)
+			return SPOILED;
+		if (!n)
+			pause_ns(50000);
+	}
+	return GOES_ON;
+}
+
+/* --- the responder ---------------------------------------------------------------------------------- */
+
+static int rq_psn_read(struct burst *b, uint32_t *psn)
+{
+	struct ibv_qp_attr a;
+	struct ibv_qp_init_attr qi;
+	int err = ibv_query_qp(b->responder, &a, IBV_QP_RQ_PSN, &qi);
+
+	if (!err)
+		*psn = a.rq_psn & CORE_PSN_MASK;
+	return -err;
+}
+
+/* ERR, and the barrier: all posted receives back, and nothing else in the CQ. */
+static enum step fence(struct burst *b)
+{
+	struct selftest *st = b->st;
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+	uint64_t start = now_ns();
+	unsigned flushed = 0;
+	int n, err = ibv_modify_qp(b->responder, &a, IBV_QP_STATE);
+
+	if (err)
+		return leave(st) ? SPOILED :
+				   ends(st, VERBS_LEDGER_NONE, "a queue pair does not go to ERR: %s",
+					   strerror(err));
+	for (;;) {
+		struct ibv_wc wc;
+
+		n = ibv_poll_cq(b->marker_cq, 1, &wc);
+		if (n < 0 || leave(st))
+			return SPOILED;
+		flushed += n > 0;
+		if (!n && flushed == RECVS)
+			return GOES_ON;
+		if (now_ns() > st->deadline && now_ns() - start > FLUSH_NS)
+			return ends(st, VERBS_LEDGER_NONE, "%u of %u posted receives did not come back within %u "
+				"ms of ERR: there is no fence", RECVS - flushed, RECVS,
+				(unsigned)((now_ns() - start) / MS));
+		if (!n)
+			sched_yield();
+	}
+}
+
+/* Fences in mid-burst, and takes down what rq_psn and memory say then. */
+static enum step cut(struct burst *b, uint32_t after, uint8_t *copy)
+{
+	struct selftest *st = b->st;
+	enum step s;
+	int err;
+
+	while (atomic_load(&b->acked_now) < after) {
+		if (atomic_load(&b->broke) || leave(st) || now_ns() > st->deadline)
+			return SPOILED;
+		sched_yield();
+	}
+	s = fence(b);
+	if (s != GOES_ON)
+		return s;
+	err = rq_psn_read(b, &b->trial.rq_psn);
+	if (err)
+		return leave(st) ? SPOILED :
+				   ends(st, VERBS_LEDGER_NONE, "rq_psn cannot be read: %s", strerror(-err));
+	memcpy(copy, target(st), st->layout.size); /* read when the poster says how much there was */
+	return GOES_ON;
+}
+
+/* The path stays alive meanwhile, and the initiator tries again. */
+static enum step linger(struct selftest *st)
+{
+	uint64_t end = now_ns() + LATE_NS;
+
+	while (now_ns() < end) {
+		if (leave(st))
+			return SPOILED;
+		pause_ns(2000000);
+	}
+	return GOES_ON;
+}
+
+static enum step burst_run(struct burst *b, uint32_t after, uint8_t *copy)
+{
+	struct selftest *st = b->st;
+	struct selftest_trial *t = &b->trial;
+	pthread_t thread;
+	enum step s;
+	int err;
+
+	err = pthread_create(&thread, NULL, poster, b);
+	if (err)
+		return ends(st, VERBS_LEDGER_UNKNOWN, "no thread: %s", strerror(err));
+	s = cut(b, after, copy);
+	if (s == GOES_ON)
+		s = linger(st);
+	atomic_store(&b->stop, true);
+	pthread_join(thread, NULL);
+	if (s == GOES_ON)
+		s = drain(b);
+	if (s == GOES_ON && rq_psn_read(b, &t->rq_psn_again))
+		s = SPOILED;
+	if (s != GOES_ON)
+		return s;
+	t->layout = &st->layout;
+	t->posted = b->posted;
+	t->acked = b->acked;
+	selftest_look(&st->layout, copy, b->posted, t->seen);
+	selftest_look(&st->layout, target(st), b->posted, t->seen_again);
+	return GOES_ON;
+}
+
+/* --- the whole --------------------------------------------------------------------------------------- */
+
+/* One burst; *cuts grows when it was cut and judged to be true. */
+static enum step burst_judge(struct selftest *st, unsigned *cuts, uint8_t *copy)
+{
+	struct burst b = {.st = st};
+	/* the second one wraps 2^24 before it may be cut */
+	uint32_t psn = *cuts == 1 ? CORE_PSN_MASK - any(st) % 16 : any(st) & CORE_PSN_MASK;
+	char why[192];
+	enum step s;
+	int err;
+
+	selftest_clear(&st->layout, target(st));
+	err = burst_open(&b, psn);
+	if (err)
+		s = leave(st) ? SPOILED :
+				ends(st, VERBS_LEDGER_UNKNOWN, "no pair of queue pairs: %s", strerror(-err));
+	else
+		s = burst_run(&b, 16 + any(st) % (2 * SELFTEST_SLOTS), copy);
+	burst_close(&b);
+	if (s != GOES_ON)
+		return s;
+	switch (selftest_judge(&b.trial, why, sizeof(why))) {
+	case SELFTEST_FALSE:
+		return ends(st, VERBS_LEDGER_NONE, "burst %u: %s", *cuts + 1, why);
+	case SELFTEST_TRUE:
+		++*cuts;
+		return GOES_ON;
+	default:
+		return SPOILED;
+	}
+}
+
+static void bursts(struct selftest *st)
+{
+	uint8_t *copy = malloc(st->layout.size);
+	uint64_t start = now_ns();
+	unsigned cuts = 0, spoiled = 0;
+	enum step s = GOES_ON;
+
+	while (copy && s != ENDS && cuts < TRIALS && !leave(st) && now_ns() < st->deadline) {
+		s = burst_judge(st, &cuts, copy);
+		spoiled += s == SPOILED;
+	}
+	free(copy);
+	if (s == ENDS)
+		return;
+	if (atomic_load(&st->cancel))
+		ends(st, VERBS_LEDGER_UNKNOWN, "cancelled");
+	else if (st->gone)
+		ends(st, VERBS_LEDGER_UNKNOWN, "the port went away during the test");
+	else if (cuts < ENOUGH)
+		ends(st, VERBS_LEDGER_UNKNOWN, "only %u bursts could be cut within %u ms, %u were spoiled",
+			cuts, (unsigned)((now_ns() - start) / MS), spoiled);
+	else
+		ends(st, VERBS_LEDGER_RQ_PSN, "rq_psn agreed with memory in %u bursts cut in the middle, "
+			"within %u ms", cuts, (unsigned)((now_ns() - start) / MS));
+}
+
+static void *run(void *arg)
+{
+	struct selftest *st = arg;
+	int err;
+
+	pthread_setname_np(pthread_self(), "selftest");
+	st->deadline = now_ns() + DEADLINE_NS;
+	if (getrandom(&st->seed, sizeof(st->seed), 0) < 0)
+		st->seed = (uint32_t)now_ns();
+	err = device_open(st);
+	if (!err)
+		err = resources(st);
+	if (err)
+		ends(st, VERBS_LEDGER_UNKNOWN, "it cannot be set up: %s", strerror(-err));
+	else
+		bursts(st);
+	release(st);
+	atomic_store(&st->done, true);
+	return NULL;
+}
+
+int selftest_start(struct selftest **out, const struct selftest_where *where)
+{
+	struct selftest *st = calloc(1, sizeof(*st));
+	sigset_t all, before;
+	int err;
+
+	if (!st)
+		return -ENOMEM;
+	st->where = *where;
+	selftest_layout_make(&st->layout, where->mtu);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* its threads inherit that */
+	err = pthread_create(&st->thread, NULL, run, st);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err) {
+		free(st);
+		return -err;
+	}
+	*out = st;
+	return 0;
+}
+
+bool selftest_done(struct selftest *st, enum verbs_ledger *result, const char **why)
+{
+	if (!atomic_load(&st->done))
+		return false;
+	*result = st->result;
+	*why = st->why;
+	return true;
+}
+
+void selftest_cancel(struct selftest *st)
+{
+	atomic_store(&st->cancel, true);
+}
+
+void selftest_end(struct selftest *st)
+{
+	struct timespec end;
+
+	if (!st)
+		return;
+	selftest_cancel(st);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec++;
+	if (pthread_timedjoin_np(st->thread, NULL, &end)) {
+		pthread_detach(st->thread); /* the kernel has it; what it uses stays */
+		return;
+	}
+	free(st);
+}
