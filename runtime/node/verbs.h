@@ -86,8 +86,9 @@ void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *o
 const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" */
 
 /*
- * What the self-test found, and the sentence. It runs by itself when a rail works for the first time
- * and for each context opened since, one rail after the other; UNKNOWN until it has ended.
+ * What the self-test found, and the sentence. It runs by itself, from the first verbs_tick() in which the
+ * rail works and again for each context opened later, one rail after the other; UNKNOWN until the
+ * verbs_tick() after its end.
  */
 enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail);
 const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail);

@@ -106,6 +106,13 @@ static bool leave(struct selftest *st)
 	return st->gone;
 }
 
+/* The same after something failed: is that why? */
+static bool lost(struct selftest *st)
+{
+	st->looked = 0;
+	return leave(st);
+}
+
 __attribute__((format(printf, 3, 4))) static enum step ends(struct selftest *st,
 	enum verbs_ledger result, const char *fmt, ...)
 {
@@ -301,7 +308,7 @@ static void *poster(void *arg)
 		if (n < 0)
 			atomic_store(&b->broke, true);
 		idle = n ? 0 : idle + 1;
-		if (idle > 1000)
+		if (idle > 64)
 			pause_ns(50000);
 		else if (idle)
 			sched_yield();
@@ -351,7 +358,7 @@ static enum step fence(struct burst *b)
 	int n, err = ibv_modify_qp(b->responder, &a, IBV_QP_STATE);
 
 	if (err)
-		return leave(st) ? SPOILED :
+		return lost(st) ? SPOILED :
 				   ends(st, VERBS_LEDGER_NONE, "a queue pair does not go to ERR: %s",
 					   strerror(err));
 	for (;;) {
@@ -368,7 +375,7 @@ static enum step fence(struct burst *b)
 				"ms of ERR: there is no fence", RECVS - flushed, RECVS,
 				(unsigned)((now_ns() - start) / MS));
 		if (!n)
-			sched_yield();
+			pause_ns(50000);
 	}
 }
 
@@ -382,14 +389,14 @@ static enum step cut(struct burst *b, uint32_t after, uint8_t *copy)
 	while (atomic_load(&b->acked_now) < after) {
 		if (atomic_load(&b->broke) || leave(st) || now_ns() > st->deadline)
 			return SPOILED;
-		sched_yield();
+		pause_ns(50000); /* any moment will do */
 	}
 	s = fence(b);
 	if (s != GOES_ON)
 		return s;
 	err = rq_psn_read(b, &b->trial.rq_psn);
 	if (err)
-		return leave(st) ? SPOILED :
+		return lost(st) ? SPOILED :
 				   ends(st, VERBS_LEDGER_NONE, "rq_psn cannot be read: %s", strerror(-err));
 	memcpy(copy, target(st), st->layout.size); /* read when the poster says how much there was */
 	return GOES_ON;
@@ -453,7 +460,7 @@ static enum step burst_judge(struct selftest *st, unsigned *cuts, uint8_t *copy)
 	selftest_clear(&st->layout, target(st));
 	err = burst_open(&b, psn);
 	if (err)
-		s = leave(st) ? SPOILED :
+		s = lost(st) ? SPOILED :
 				ends(st, VERBS_LEDGER_UNKNOWN, "no pair of queue pairs: %s", strerror(-err));
 	else
 		s = burst_run(&b, 16 + any(st) % (2 * SELFTEST_SLOTS), copy);

@@ -915,7 +915,7 @@ static void case_selftest(uint32_t n)
 {
 	uint64_t total = 0, longest = 0, gap = 0;
 
-	/* the first one runs since verbs_open() */
+	/* the first one starts by itself */
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t t0, t;
 
