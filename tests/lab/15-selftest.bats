@@ -40,6 +40,8 @@ ledgers() { # NODE -> a word a rail
 	lab run "$1" -- rcshare status "$id" --json | jq -r '.rails[].ledger' | paste -sd ' '
 }
 
+two_left() { [ "$(lab run "$1" -- rdma resource show qp | grep -c 'type RC')" -eq 2 ]; }
+
 ledgers_are() { [[ $(ledgers "$1") == "$2" ]]; }
 
 @test "both devices of a node are proven while the job runs, and the log has nothing to say" {
@@ -47,8 +49,8 @@ ledgers_are() { [[ $(ledgers "$1") == "$2" ]]; }
 	for n in n0 n1; do
 		eventually 15 ledgers_are $n "rq_psn rq_psn"
 		lab run $n -- rcshare status "$id" --json | jq -r '.rails[].ledger_why' | sed "s/^/# $n: /" >&3
-		# the test and its queue pairs are gone: one pair a rail and peer
-		[ "$(lab run $n -- rdma resource show qp | grep -c 'type RC')" -eq 2 ]
+		# what is left is one queue pair a rail and peer
+		eventually 5 two_left $n
 	done
 	finish_job
 	for n in n0 n1; do
