@@ -245,6 +245,7 @@ static void rail_look(struct rail *r, const char *detail)
 	if (ok == r->ok)
 		return;
 	r->ok = ok;
+	r->tests = 0; /* what a port spoiled by going down is tried again */
 	v->ops.rail(v->ops.arg, at, ok, ok ? CORE_R_NONE : CORE_R_PORT, detail);
 }
 
