@@ -671,7 +671,7 @@ static void on_ledger(void *arg, unsigned rail, enum verbs_ledger ledger, const 
 		"self-test of rail %u (%s): %s: %s", rail, verbs_rail_name(n->vb, rail),
 		ledger == VERBS_LEDGER_RQ_PSN ? "passed" :
 		ledger == VERBS_LEDGER_NONE   ? "failed, rq_psn is not believed" :
-						"no result, rq_psn is not believed",
+						"no result",
 		why);
 	if (ledger == VERBS_LEDGER_NONE)
 		evlog_selftest(&n->log, rail, verbs_ledger_name(ledger), why);

@@ -40,8 +40,8 @@ enum verbs_done {
 };
 
 /*
- * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. UNKNOWN
- * is to be treated as NONE.
+ * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. A fence
+ * on a device that failed reports no rq_psn.
  */
 enum verbs_ledger {
 	VERBS_LEDGER_UNKNOWN, /* not tested yet, or it could not be */

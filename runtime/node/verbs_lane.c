@@ -468,7 +468,8 @@ bool verbs_lane_settle(struct verbs_lane *l)
 			"the queue pair is gone");
 	l->fenced = true;
 	l->v->fencing--;
-	known = rq_psn(l, &psn);
+	/* a device that was caught lying is not believed */
+	known = l->rail->ledger != VERBS_LEDGER_NONE && rq_psn(l, &psn);
 	l->v->ops.fenced(l->owner, l, known, psn);
 	return true;
 }
