@@ -110,7 +110,7 @@ said() { grep -q "$2" "$1"; }
 	begin unplug
 	eventually 30 said "$B" '^B: ready'
 	lab nic-remove n1 0
-	eventually 30 said "$B" '^B: down'
+	eventually 30 said "$B" '^B: down' || { cat "$A" "$B"; false; }
 	gone() { ! lab run n1 -- test -e /sys/class/net/rail0; }
 	eventually 20 gone
 	lab nic-rescan n1

@@ -59,7 +59,7 @@ ledgers_are() { [[ $(ledgers "$1") == "$2" ]]; }
 	done
 }
 
-@test "selftest off: not tested, not believed" {
+@test "selftest off: not tested" {
 	for n in n0 n1; do
 		lab run $n -- sh -c 'echo "{\"selftest\": \"off\"}" >/etc/rcshare/rcshare.conf'
 	done
