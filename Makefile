@@ -61,7 +61,9 @@ SPANK    := $(call obj,$(call src,spank))
 MAINS    := $(call obj,runtime/node/main.c runtime/cli/main.c)
 
 APPS     := $(patsubst tests/apps/%.c,$(B)/apps/%,$(wildcard tests/apps/*.c))
-BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/*.c))
+HAVE_MPICC := $(shell command -v mpicc)
+BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(filter-out \
+            $(if $(HAVE_MPICC),,tests/bench/mpi_%.c),$(wildcard tests/bench/*.c)))
 UNITS    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*_test.c))
 MANS     := $(patsubst docs/man/%.scd,$(B)/man/%,$(wildcard docs/man/*.scd))
 
@@ -73,7 +75,7 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help apps units man check check-unit check-sim check-slurm check-lab check-san check-full \
+.PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-san check-full \
         sim soak-sim demo bench bench-native install uninstall deb deps lab-shell fuzz clean
 
 all: $(PRODUCTS) man left-out
@@ -130,10 +132,18 @@ $(B)/apps/%: tests/apps/%.c $(B)/librcshare.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLCF) $(LDF) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lrcshare $(LIBS_lib)
-$(B)/bench/%: tests/bench/%.c $(B)/librcshare.so
+
+# Programs of the bench: mpi_* need mpicc and are left out without; the others are made of the
+# daemon's own objects.
+benches: $(BENCHES)
+$(B)/bench/mpi_%: tests/bench/mpi_%.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALLCF) $(LDF) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lrcshare $(LIBS_lib)
+	$(Q)mpicc -std=gnu11 -D_GNU_SOURCE $(WARN) $(CFLAGS) -o $@ $<
+$(B)/bench/%: $(B)/obj/tests/bench/%.o $(CORE) $(WIRE) $(SHM) $(CONF) $(filter-out $(MAINS),$(NODE))
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDF) -o $@ $^ $(LIBS_node)
 
 units: $(UNITS)
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(CORE) $(WIRE) $(SHM) $(CONF) \
