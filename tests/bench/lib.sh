@@ -86,15 +86,17 @@ eventually() { # SECONDS WHAT CMD...
 on() { $lab run "$1" -t 60 -- sh -c "$2"; } # NODE SCRIPT
 
 # job FILE SECONDS SRUN-ARGS...: to its end, output in FILE. Slurm's PMIx plugin may refuse a direct
-# connection at the start of a step (tests/lab/helper.bash); that alone is tried again.
+# connection at the start of a step, and its fence times out (tests/lab/helper.bash); that alone is
+# tried again.
 job() {
 	local file=$1 seconds=$2 try
 	shift 2
 	for try in 1 2 3; do
-		if $lab run ctl -u lab -t "$seconds" -e SLURM_PMIX_TIMEOUT=20 -- srun "$@" >"$file" 2>&1; then
+		if $lab run ctl -u lab -t "$seconds" -e SLURM_PMIX_TIMEOUT=30 -- srun "$@" >"$file" 2>&1; then
 			return 0
 		fi
-		grep -q '_direct_conn_establish: .*: Connection reject' "$file" || break
+		grep -q -e '_direct_conn_establish: .*: Connection reject' -e 'pmixp_.*: collective timeout' "$file" ||
+			break
 	done
 	echo "srun failed (try $try): $(grep -v -e '^srun: job' "$file" | head -n 1)" >&2
 	return 1

@@ -161,7 +161,7 @@ three_durations() { # NAME FILE NOTE
 
 part_blackout() {
 	local pid id trials=${BENCH_TRIALS:-10}
-	rcs "$out/blackout" 500 -N3 --ntasks-per-node=2 $apps/rcs_alltoall --seconds 480 --max 4096 &
+	rcs "$out/blackout" 500 -N3 --ntasks-per-node=2 $apps/rcs_alltoall --seconds 480 --max 4096 2>/dev/null &
 	pid=$!
 	begun "$out/blackout" '^round' 60 $pid
 	id=$(job_id)
