@@ -121,12 +121,15 @@ job_id() { $lab run ctl -t 20 -- squeue -h -o %i | tail -n 1; }
 no_job() {
 	# shellcheck disable=SC2016
 	[[ -z $($lab run ctl -t 20 -- squeue -h) ]] &&
-		for n in n0 n1 n2; do on $n '! pgrep -x rcshared >/dev/null' || return 1; done
+		for n in n0 n1 n2; do on $n '! pgrep -x rcshared >/dev/null' || return 1; done 2>/dev/null
 }
+
+all_answer() { for n in ctl n0 n1 n2; do $lab run $n -t 20 -- true || return 1; done; }
 
 # Between parts: no job, no daemon, every cable in place, no core dump in the guests' memory.
 settle() {
 	local n
+	all_answer || return 1
 	for n in n0 n1 n2; do
 		$lab restore $n 0
 		$lab undrop $n 0
