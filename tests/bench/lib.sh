@@ -124,7 +124,10 @@ no_job() {
 		for n in n0 n1 n2; do on $n '! pgrep -x rcshared >/dev/null' || return 1; done 2>/dev/null
 }
 
-all_answer() { for n in ctl n0 n1 n2; do $lab run $n -t 20 -- true || return 1; done; }
+all_answer() {
+	local n
+	for n in ctl n0 n1 n2; do $lab run "$n" -t 20 -- true || return 1; done
+}
 
 # Between parts: no job, no daemon, every cable in place, no core dump in the guests' memory.
 settle() {
