@@ -61,8 +61,8 @@ table() {
 	fi
 }
 
-median() { # of standard input; nothing for nothing
-	sort -g | awk 'NF { v[++n] = $1 }
+median() { # of the numbers of standard input; nothing for nothing
+	awk '/^[0-9.eE+-]+$/' | sort -g | awk '{ v[++n] = $1 }
 		END { if (n) print n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }'
 }
 calc() { awk "BEGIN { print $1 }"; }
