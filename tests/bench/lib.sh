@@ -7,7 +7,7 @@
 lab=tests/lab/lab
 apps=/opt/rcshare/apps
 benches=/opt/rcshare/bench
-out=build/bench
+out=build/figures
 
 # ---- figures ---------------------------------------------------------------------------------------
 
