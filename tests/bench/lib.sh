@@ -121,7 +121,7 @@ job_id() { $lab run ctl -t 20 -- squeue -h -o %i | tail -n 1; }
 no_job() {
 	# shellcheck disable=SC2016
 	[[ -z $($lab run ctl -t 20 -- squeue -h) ]] &&
-		for n in n0 n1 n2; do on $n '! pgrep -x rcshared >/dev/null' || return 1; done 2>/dev/null
+		for n in n0 n1 n2; do on $n 'test -z "$(cat /run/rcshare/*/pid)"' || return 1; done 2>/dev/null
 }
 
 all_answer() {

@@ -16,7 +16,7 @@ part_hop() { # on this machine, not in the lab
 # touched it), pinned of a rank
 holdings() {
 	on n0 '
-		d=$(pgrep -x rcshared)
+		d=$(cat /run/rcshare/*/pid)
 		kib() { awk -v k="$2:" "\$1 == k { print \$2 }" /proc/$1/status; }
 		echo $(rdma resource show qp | grep -c "type RC") $(kib $d VmRSS) \
 			$(($(kib $d VmPin) + $(kib $d VmLck))) \
@@ -50,7 +50,7 @@ part_sharing() {
 
 part_idle() {
 	local pid a b ta tb
-	cpu() { on n0 'cut -d" " -f14,15 /proc/$(pgrep -x rcshared)/stat | tr " " +; cat /proc/uptime'; }
+	cpu() { on n0 'cut -d" " -f14,15 /proc/$(cat /run/rcshare/*/pid)/stat | tr " " +; cat /proc/uptime'; }
 	rcs "$out/idle" 120 -N3 --ntasks-per-node=4 $apps/rcs_start --eager --idle 28 &
 	pid=$!
 	begun "$out/idle" '^idle' 60 $pid
