@@ -380,6 +380,9 @@ static void failed_over(struct link *l, const struct core_act *a)
 		ev.notice_ns = f->noticed_ns - f->last_good_ns;
 	if (f->progress_ns > f->noticed_ns)
 		ev.recover_ns = f->progress_ns - f->noticed_ns;
+	/* At the job's end the daemons go one after the other: that is no failure. */
+	if (f->reason == CORE_R_SOCKET && !n->rank_chans)
+		return;
 	l->failovers++;
 	l->resent += f->resent;
 	atomic_store(&entry(l)->failovers, l->failovers);

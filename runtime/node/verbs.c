@@ -219,6 +219,7 @@ void verbs_rail_gone(struct rail *r, const char *detail)
 		if (l->r == at)
 			verbs_lane_orphan(l);
 	bufs_drop(r);
+	verbs_reap_wait(v, at);
 	rail_close(r);
 	v->ops.rail(v->ops.arg, at, false, CORE_R_DEVICE, detail);
 }
@@ -607,6 +608,7 @@ void verbs_close(struct verbs *v)
 		v->closed = l->next;
 		verbs_lane_free(l);
 	}
+	verbs_reap_end(v);
 	for (unsigned i = 0; i < v->rails; i++)
 		rail_close(&v->rail[i]);
 	for (unsigned i = 0; i < v->rails; i++)

@@ -91,8 +91,11 @@ struct verbs_lane {
 	struct verbs_lane *next;
 };
 
+struct reaper;
+
 struct verbs {
 	struct config cfg;
+	struct reaper *reaper; /* verbs_reap.c; NULL: not needed yet */
 	struct verbs_ops ops;
 	struct rail rail[WIRE_RAILS_MAX];
 	unsigned rails;
@@ -121,6 +124,12 @@ void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
 bool verbs_lane_settled(const struct verbs_lane *l); /* a fence is complete, and not reported yet */
 bool verbs_lane_settle(struct verbs_lane *l);	    /* ... and reports it */
 void verbs_lane_free(struct verbs_lane *l);
+void verbs_lane_mem_free(struct lane_mem *m);
+/* Has the fenced lane's QP and memory destroyed in the background; false: it could not be begun. */
+bool verbs_reap(struct verbs_lane *l);
+void verbs_reap_wait(struct verbs *v, unsigned rail); /* until none of the rail is left */
+bool verbs_reap_has_mr(struct verbs *v, unsigned rail, uint32_t handle);
+void verbs_reap_end(struct verbs *v);
 int verbs_buf_register(struct verbs_buf *b, unsigned r);
 
 #endif

@@ -57,7 +57,7 @@ static int post_recv(struct verbs_lane *l, uint32_t slot)
 	return 0;
 }
 
-static void lane_mem_free(struct lane_mem *m)
+void verbs_lane_mem_free(struct lane_mem *m)
 {
 	if (m->mr)
 		ibv_dereg_mr(m->mr);
@@ -258,7 +258,7 @@ int verbs_lane_depth(struct verbs_lane *l, uint32_t depth)
 		int err = memory(l, &l->mem[1], 0, l->rx_cap - l->rx_first);
 
 		if (err) {
-			lane_mem_free(&l->mem[1]);
+			verbs_lane_mem_free(&l->mem[1]);
 			return err;
 		}
 	}
@@ -491,11 +491,19 @@ void verbs_lane_fence(struct verbs_lane *l)
  * The kernel's destroy returns when the engine has let go of the queue pair, so this is a fence as
  * well, for where no flush will come. Requests that were posted end when the lane is settled.
  */
+static void unlist(struct verbs_lane *l)
+{
+	HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+	l->rx_posted = 0;
+	l->rail->cq_used -= l->cq_room;
+	l->cq_room = 0;
+}
+
 void verbs_lane_orphan(struct verbs_lane *l)
 {
 	if (!l->qp)
 		return;
-	HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+	unlist(l);
 	ibv_destroy_qp(l->qp);
 	l->qp = NULL;
 	for (unsigned m = 0; m < 2; m++)
@@ -503,9 +511,6 @@ void verbs_lane_orphan(struct verbs_lane *l)
 			ibv_dereg_mr(l->mem[m].mr);
 			l->mem[m].mr = NULL;
 		}
-	l->rx_posted = 0;
-	l->rail->cq_used -= l->cq_room;
-	l->cq_room = 0;
 }
 
 void verbs_lane_close(struct verbs_lane *l)
@@ -519,6 +524,8 @@ void verbs_lane_close(struct verbs_lane *l)
 	if (l->fencing && !l->fenced)
 		l->v->fencing--;
 	l->closed = true;
+	if (l->qp && l->fenced && verbs_reap(l))
+		unlist(l);
 	verbs_lane_orphan(l);
 	l->next = l->v->closed;
 	l->v->closed = l;
@@ -526,7 +533,7 @@ void verbs_lane_close(struct verbs_lane *l)
 
 void verbs_lane_free(struct verbs_lane *l)
 {
-	lane_mem_free(&l->mem[0]);
-	lane_mem_free(&l->mem[1]);
+	verbs_lane_mem_free(&l->mem[0]);
+	verbs_lane_mem_free(&l->mem[1]);
 	free(l);
 }

@@ -114,7 +114,7 @@ static bool mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
 		for (unsigned m = 0; m < 2 && l->r == rail; m++)
 			if (l->mem[m].mr && l->mem[m].mr->handle == handle)
 				return true;
-	return false;
+	return verbs_reap_has_mr(v, rail, handle);
 }
 
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n)
