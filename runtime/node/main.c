@@ -391,7 +391,14 @@ static void signal_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
-static void verbs_ready(struct node *n, struct watch *w, uint32_t events)
+static void cq_ready(struct node *n, struct watch *w, uint32_t events)
+{
+	(void)w;
+	(void)events;
+	n->work = true; /* verbs_poll looks at the queues, verbs_arm takes the event */
+}
+
+static void async_ready(struct node *n, struct watch *w, uint32_t events)
 {
 	(void)w;
 	(void)events;
@@ -414,7 +421,7 @@ static void verbs_watch(struct node *n)
 		epoll_ctl(n->epfd, EPOLL_CTL_DEL, w[i].fd, NULL);
 	have = verbs_fds(n->vb, fds);
 	for (unsigned i = 0; i < have; i++) {
-		w[i] = (struct watch){.fd = fds[i], .ready = verbs_ready};
+		w[i] = (struct watch){.fd = fds[i], .ready = i % 2 ? async_ready : cq_ready};
 		node_watch(n, &w[i], EPOLLIN);
 	}
 }

@@ -468,7 +468,8 @@ int verbs_arm(struct verbs *v)
 
 		if (!r->cq)
 			continue;
-		while (!ibv_get_cq_event(r->chan, &cq, &ctx)) {
+		/* One event at most for each request. */
+		if (r->armed && !ibv_get_cq_event(r->chan, &cq, &ctx)) {
 			r->cq_events++;
 			r->armed = false;
 		}

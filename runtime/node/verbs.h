@@ -132,8 +132,9 @@ void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never co
 
 /*
  * The loop's side. verbs_poll handles up to budget completions and returns how many; verbs_async
- * handles async events. verbs_arm asks for notification: 0 armed, 1 there is something, poll again. fds for epoll: at most
- * 2 a rail (completion channel, async fd); they change when a device goes or comes: watch verbs_fds_version.
+ * handles async events. verbs_arm asks for notification: 0 armed, 1 there is something, poll again.
+ * fds for epoll: two a rail that is there (completion channel, async fd, in this order); they change
+ * when a device goes or comes: watch verbs_fds_version.
  */
 int verbs_poll(struct verbs *v, int budget);
 void verbs_async(struct verbs *v);
