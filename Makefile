@@ -76,7 +76,7 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-san check-full \
-        sim soak-sim demo bench bench-native install uninstall deb deps lab-shell fuzz clean
+        sim sim-view sim-scale check-model soak-sim demo bench bench-native install uninstall deb deps lab-shell fuzz clean
 
 all: $(PRODUCTS) man left-out
 
@@ -94,6 +94,8 @@ help:
 	@echo 'make check        all tests; check-unit, check-sim, check-slurm, check-lab are its parts'
 	@echo 'make check-full   everything, on both suites; check-san: sanitizers and valgrind'
 	@echo 'make sim SEEDS=N  random failures of the protocol; SEED=s replays one'
+	@echo 'make sim-view     the same for membership; sim-scale: one node loss among 10,000'
+	@echo 'make check-model  the decisions that must not fail, checked exhaustively (spin)'
 	@echo 'make bench        the figures, into build/bench.json'
 	@echo 'make lab-shell    a shell in the virtual cluster (SUITE=bookworm|trixie)'
 	@echo 'make install      DESTDIR, PREFIX as usual'
@@ -153,9 +155,14 @@ $(B)/unit/%: $(B)/obj/tests/unit/%.o $(CORE) $(WIRE) $(SHM) $(CONF) \
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDF) -o $@ $^ $(LIBS_node) $(LIBS_lib) $(LIBS_spank) $(call pkgs,--libs,cmocka)
 
-$(B)/sim: $(call obj,$(call src,tests/sim)) $(CORE) $(WIRE)
+# Two simulators in one room: the link's, and view_*.c for membership.
+SIMVIEW  := $(call obj,$(wildcard tests/sim/view_*.c))
+$(B)/sim: $(filter-out $(SIMVIEW),$(call obj,$(call src,tests/sim))) $(CORE) $(WIRE)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDF) -o $@ $^
+$(B)/sim-view: $(SIMVIEW) $(CORE)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDF) -o $@ $^ -lm
 
 man: $(MANS)
 $(B)/man/%: docs/man/%.scd
@@ -171,6 +178,10 @@ sim: $(B)/sim
 	$(Q)$(B)/sim $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
 soak-sim: $(B)/sim
 	$(Q)$(B)/sim --seeds 100000
+sim-view: $(B)/sim-view
+	$(Q)$(B)/sim-view $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
+sim-scale: $(B)/sim-view
+	$(Q)$(B)/sim-view --scale
 
 check:
 	$(Q)tests/check all
@@ -210,7 +221,7 @@ deb: all
 	$(Q)config/packaging/deb $(VERSION)
 
 clean:
-	rm -rf $(B)/obj $(B)/unit $(B)/apps $(B)/bench $(B)/man $(B)/sim $(B)/rcshared $(B)/rcshare \
+	rm -rf $(B)/obj $(B)/unit $(B)/apps $(B)/bench $(B)/man $(B)/sim $(B)/sim-view $(B)/rcshared $(B)/rcshare \
 		$(B)/librcshare.so* $(B)/rcshare_spank.so
 
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tree that waves travel on, their tallies, and the lease that beats renew. */
+#include "core/view_internal.h"
+
+#include <string.h>
+
+static uint16_t node_at(const struct core_view *v, const struct view_wave *w, uint16_t pos)
+{
+	return (uint16_t)(((uint32_t)w->root + pos) % v->cfg.nodes);
+}
+
+static uint16_t pos_of(const struct core_view *v, const struct view_wave *w, uint16_t node)
+{
+	return (uint16_t)(((uint32_t)node + v->cfg.nodes - w->root) % v->cfg.nodes);
+}
+
+/*
+ * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any.
+ * Nodes that are to be removed are dead to all appearance and not asked.
+ */
+static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint16_t lo, uint16_t hi,
+	uint16_t from)
+{
+	uint16_t size = (uint16_t)(hi - lo), doubtful = CORE_VIEW_NONE;
+
+	for (uint16_t i = 0; i < size; i++) {
+		uint16_t node = node_at(v, w, (uint16_t)(lo + (from - lo + i) % size));
+
+		if (!view_bit(v->member, node) || node == v->cfg.self ||
+			(w->phase != CORE_VIEW_BEAT && view_set_has(&w->set, node)))
+			continue;
+		if (!view_bit(v->suspect, node))
+			return node;
+		if (doubtful == CORE_VIEW_NONE)
+			doubtful = node;
+	}
+	return doubtful;
+}
+
+static void split(struct core_view *v, struct view_wave *w)
+{
+	const uint16_t own = pos_of(v, w, v->cfg.self);
+	const uint16_t size = (uint16_t)((w->hi - w->lo - 1 + v->cfg.fanout - 1) / v->cfg.fanout);
+	uint16_t pos = w->lo;
+
+	w->n = 0;
+	while (pos < w->hi && w->n < VIEW_PARTS) {
+		struct view_part *p = &w->part[w->n];
+		uint16_t end = pos < own ? own : w->hi;
+
+		if (pos == own) {
+			pos++;
+			continue;
+		}
+		if (end - pos > size)
+			end = (uint16_t)(pos + size);
+		memset(p, 0, sizeof(*p));
+		p->lo = pos;
+		p->hi = end;
+		p->voice = CORE_VIEW_NONE;
+		p->head = pick(v, w, pos, end, pos);
+		if (p->head != CORE_VIEW_NONE)
+			w->n++;
+		pos = end;
+	}
+}
+
+static void ask(struct core_view *v, struct view_wave *w, struct view_part *p, uint64_t now)
+{
+	struct core_view_msg m;
+
+	view_msg(v, &m, CORE_VIEW_WAVE, p->head);
+	m.phase = w->phase;
+	m.root = w->root;
+	m.lo = p->lo;
+	m.hi = p->hi;
+	m.ballot = w->ballot;
+	if (w->phase == CORE_VIEW_BEAT)
+		view_log_put(v, &m, v->last_off);
+	else
+		view_set_put(&m, &w->set);
+	p->at = now + (v->cfg.hop_ns << view_min(p->polls, 4));
+	p->tries++;
+	p->polls++;
+	view_send(v, &m, CORE_VIEW_NONE);
+}
+
+uint32_t view_count(const struct view_wave *w)
+{
+	uint32_t n = w->own;
+
+	for (uint8_t i = 0; i < w->n; i++)
+		n += w->part[i].count;
+	return n;
+}
+
+static bool complete(const struct view_wave *w)
+{
+	for (uint8_t i = 0; i < w->n; i++)
+		if (!w->part[i].done)
+			return false;
+	return true;
+}
+
+static void grant(struct core_view *v, const struct view_wave *w, struct view_part *p, uint64_t now)
+{
+	struct core_view_msg m;
+
+	if (p->voice == CORE_VIEW_NONE || !v->has_lease)
+		return;
+	view_msg(v, &m, CORE_VIEW_GRANT, p->voice);
+	m.root = w->root;
+	m.ballot = w->ballot;
+	m.stamp = p->stamp;
+	m.acc = now - v->fresh;
+	view_send(v, &m, p->voice_via);
+	p->voice = CORE_VIEW_NONE;
+}
+
+/* No decision for the next view had been made at `fresh`. */
+static void renew(struct core_view *v, struct view_wave *w, uint64_t fresh, uint64_t now)
+{
+	if (!v->has_lease || fresh > v->fresh)
+		v->fresh = fresh;
+	v->has_lease = true;
+	if (!v->acting && !v->out && now < v->fresh + v->cfg.lease_ns) {
+		v->acting = true;
+		v->act_active = true;
+		v->act_stop = false;
+	}
+	w->granted = true;
+	for (uint8_t i = 0; i < w->n; i++)
+		if (w->part[i].done || w->part[i].count)
+			grant(v, w, &w->part[i], now);
+}
+
+static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
+{
+	struct core_view_msg m;
+
+	w->complete = complete(w);
+	if (w->root == v->cfg.self) {
+		if (w->phase != CORE_VIEW_BEAT)
+			view_ballot_counted(v, now);
+		else if (!w->granted && view_quorum(v, w))
+			renew(v, w, w->at, now);
+		return;
+	}
+	view_msg(v, &m, CORE_VIEW_TALLY, w->parent);
+	m.phase = w->phase;
+	m.root = w->root;
+	m.lo = w->lo;
+	m.hi = w->hi;
+	m.ballot = w->ballot;
+	m.count = view_count(w);
+	m.acc = w->acc;
+	m.stamp = now;
+	m.flags = w->complete ? CORE_VIEW_F_DONE : 0;
+	view_set_put(&m, &w->acc_set);
+	view_send(v, &m, w->via);
+}
+
+static void ask_all(struct core_view *v, struct view_wave *w, uint64_t now)
+{
+	split(v, w);
+	for (uint8_t i = 0; i < w->n; i++)
+		ask(v, w, &w->part[i], now);
+}
+
+/* Our own wave. The vote of this node has been given by the caller. */
+void view_wave_root(struct core_view *v, uint8_t phase, uint64_t ballot, const struct view_set *s,
+	uint64_t now)
+{
+	struct view_wave *w = &v->wave[phase == CORE_VIEW_BEAT];
+
+	memset(w, 0, offsetof(struct view_wave, part));
+	w->phase = phase;
+	w->root = w->parent = v->cfg.self;
+	w->via = CORE_VIEW_NONE;
+	w->hi = v->cfg.nodes;
+	w->ballot = ballot;
+	w->at = now;
+	w->own = phase != CORE_VIEW_BEAT || !v->accepted;
+	if (s)
+		w->set = *s;
+	if (phase == CORE_VIEW_PREPARE) {
+		w->acc = v->accepted;
+		w->acc_set = v->value;
+	}
+	ask_all(v, w, now);
+	answer(v, w, now);
+}
+
+/* Whether a beat is to be taken part in: the newest of its root, and a lower root goes first. */
+static bool beat_wanted(struct core_view *v, const struct core_view_msg *m, uint64_t now)
+{
+	const struct view_wave *w = &v->wave[1];
+
+	if (w->phase && w->root == m->root)
+		return m->ballot >= w->ballot;
+	return !w->phase || m->root < w->root || now - w->at > 2 * v->cfg.beat_ns;
+}
+
+void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now)
+{
+	const bool beat = m->phase == CORE_VIEW_BEAT;
+	struct view_wave *w = &v->wave[beat];
+	bool same;
+
+	if (m->root >= v->cfg.nodes || !view_bit(v->member, m->root) || m->root == v->cfg.self ||
+		m->hi > v->cfg.nodes || m->lo >= m->hi)
+		return;
+	if (beat ? !beat_wanted(v, m, now) : !view_vote(v, m, now))
+		return;
+	same = w->phase == m->phase && w->root == m->root && w->ballot == m->ballot;
+	if (!same || w->lo != m->lo || w->hi != m->hi) {
+		memset(w, 0, offsetof(struct view_wave, part));
+		w->phase = m->phase;
+		w->root = m->root;
+		w->ballot = m->ballot;
+		w->lo = m->lo;
+		w->hi = m->hi;
+		if (!beat)
+			view_set_get(&w->set, m);
+		if (m->phase == CORE_VIEW_PREPARE) {
+			w->acc = v->accepted;
+			w->acc_set = v->value;
+		}
+		w->own = !beat || !v->accepted;
+		w->n = 0;
+		same = false;
+	}
+	w->parent = m->src;
+	w->via = m->via;
+	w->at = now;
+	if (beat) {
+		v->beat_heard = now;
+		if (view_lowest(v, false) != v->cfg.self)
+			v->beat_at = now + 2 * v->cfg.beat_ns + view_turn(v);
+	}
+	{
+		uint16_t own = pos_of(v, w, v->cfg.self);
+
+		if (own < w->lo || own >= w->hi) {
+			w->phase = CORE_VIEW_IDLE;
+			return;
+		}
+	}
+	if (!same)
+		ask_all(v, w, now);
+	answer(v, w, now);
+}
+
+void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now)
+{
+	struct view_wave *w = &v->wave[m->phase == CORE_VIEW_BEAT];
+	bool was;
+
+	if (w->phase != m->phase || w->root != m->root || w->ballot != m->ballot)
+		return;
+	was = w->complete;
+	for (uint8_t i = 0; i < w->n; i++) {
+		struct view_part *p = &w->part[i];
+
+		if (p->lo != m->lo || p->hi != m->hi)
+			continue;
+		if (m->count > p->count)
+			p->count = m->count;
+		if (p->count > (uint32_t)(p->hi - p->lo))
+			p->count = (uint32_t)(p->hi - p->lo);
+		if (m->acc > w->acc) {
+			w->acc = m->acc;
+			view_set_get(&w->acc_set, m);
+		}
+		p->done |= m->flags & CORE_VIEW_F_DONE;
+		p->tries = 0;
+		p->voice = m->src;
+		p->voice_via = m->via;
+		p->stamp = m->stamp;
+		if (w->granted)
+			grant(v, w, p, now);
+		/* Others hear of it when all is complete or when they ask; the root looks at once. */
+		if (w->root == v->cfg.self || (complete(w) && !was))
+			answer(v, w, now);
+		return;
+	}
+}
+
+void view_grant_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now)
+{
+	struct view_wave *w = &v->wave[1];
+
+	if (w->phase != CORE_VIEW_BEAT || w->root != m->root || w->ballot != m->ballot ||
+		m->stamp > now || m->stamp < m->acc)
+		return;
+	renew(v, w, m->stamp - m->acc, now);
+}
+
+/* A part without answer is asked again, then another node of its range, then it is given up. */
+static void again(struct core_view *v, struct view_wave *w, struct view_part *p, uint64_t now)
+{
+	if (p->tries >= VIEW_TRIES) {
+		uint16_t size = (uint16_t)(p->hi - p->lo), from;
+
+		/* Ever longer strides: whole racks die. */
+		from = (uint16_t)(pos_of(v, w, p->head) - p->lo + (1u << p->heads));
+		p->head = pick(v, w, p->lo, p->hi, (uint16_t)(p->lo + from % size));
+		p->tries = 0;
+		if (++p->heads >= VIEW_HEADS || size == 1)
+			p->head = CORE_VIEW_NONE;
+	}
+	if (p->head == CORE_VIEW_NONE || p->polls >= VIEW_POLLS || !view_bit(v->member, p->head)) {
+		p->done = true;
+		if (complete(w))
+			answer(v, w, now);
+		return;
+	}
+	ask(v, w, p, now);
+}
+
+void view_wave_tick(struct core_view *v, uint64_t now)
+{
+	for (unsigned int k = 0; k < 2; k++)
+		for (uint8_t i = 0; v->wave[k].phase && i < v->wave[k].n; i++)
+			if (!v->wave[k].part[i].done && v->wave[k].part[i].at <= now)
+				again(v, &v->wave[k], &v->wave[k].part[i], now);
+}
+
+uint64_t view_wave_due(const struct core_view *v)
+{
+	uint64_t due = CORE_NEVER;
+
+	for (unsigned int k = 0; k < 2; k++)
+		for (uint8_t i = 0; v->wave[k].phase && i < v->wave[k].n; i++)
+			if (!v->wave[k].part[i].done)
+				due = view_min(due, v->wave[k].part[i].at);
+	return due;
+}
+
+/* The lowest member beats; the next in line when it has not been heard. */
+void view_beat_tick(struct core_view *v, uint64_t now)
+{
+	if (v->acting && now >= v->fresh + v->cfg.lease_ns) {
+		v->acting = false;
+		v->act_stop = true;
+		v->act_active = false;
+	}
+	if (now < v->beat_at)
+		return;
+	v->beat_at = now + v->cfg.beat_ns;
+	view_wave_root(v, CORE_VIEW_BEAT, ++v->beat_seq, NULL, now);
+}

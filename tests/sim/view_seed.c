@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One seed: a step, faults, and what must have come of it once they stop. */
+#include "view_sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BOUND_NS (60 * SEC)
+
+static void setup(struct vs *s)
+{
+	struct core_view_cfg cfg;
+	uint32_t size = (uint32_t)vs_below(s, 100);
+	uint16_t nodes;
+
+	if (size < 70)
+		nodes = (uint16_t)(2 + vs_below(s, 6));
+	else if (size < 92)
+		nodes = (uint16_t)(8 + vs_below(s, 17));
+	else if (size < 99)
+		nodes = (uint16_t)(25 + vs_below(s, 40));
+	else
+		nodes = (uint16_t)(65 + vs_below(s, VS_MAX - 64));
+	core_view_cfg_default(&cfg);
+	cfg.spares = vs_chance(s, 50) ? 0 : (uint16_t)vs_below(s, nodes > 8 ? 4 : (nodes + 1u) / 2);
+	cfg.fanout = (uint8_t)(2 + vs_below(s, 4));
+	cfg.watch = (uint8_t)(1 + vs_below(s, 3));
+	cfg.witness = vs_chance(s, 25);
+	cfg.pair_ns = (2 + vs_below(s, 4)) * SEC;
+	cfg.lease_ns = (2 + vs_below(s, 3)) * SEC;
+	s->calm = vs_chance(s, 10);
+	s->node_timeout = 200 * MS + vs_below(s, 1500 * MS);
+	s->detect_ns = 100 * MS + vs_below(s, 200 * MS);
+	s->delay = 100 * US + vs_below(s, vs_chance(s, 80) ? MS : 5 * MS);
+	s->heal_at = 2 * SEC + vs_below(s, vs_chance(s, 50) ? 4 * SEC : 16 * SEC);
+	vs_new(s, &cfg, nodes);
+	s->deaths_max = vs_chance(s, 80) ? (nodes - 1u) / 2 : nodes;
+	if (!s->calm && vs_chance(s, 40)) {
+		s->kill_in = 1 + (uint32_t)vs_below(s, 2 * nodes);
+		s->kill_more = (uint32_t)vs_below(s, 3);
+	}
+	for (uint16_t i = 0; i < nodes; i++)
+		vs_at(s, vs_below(s, 200 * MS), VS_EV_START, i);
+	vs_fault_start(s);
+	if (s->verbose)
+		printf("%u nodes, %u spares, witness %d, lease %.1f s, timeout %.1f s, heals at %.1f s\n",
+			nodes, cfg.spares, cfg.witness, (double)cfg.lease_ns / 1e9,
+			(double)s->node_timeout / 1e9, (double)s->heal_at / 1e9);
+}
+
+static bool pair_cut(const struct vs *s)
+{
+	for (uint32_t i = 0; i < (uint32_t)s->nodes * s->nodes; i++)
+		if (s->cut[i])
+			return true;
+	return false;
+}
+
+bool vs_seed(struct vs *s, uint64_t seed)
+{
+	char why[200] = "";
+	uint64_t sent, at;
+	bool settled = false;
+
+	s->seed = s->rng = seed;
+	s->rng = vs_rand(s);
+	s->checks = true;
+	setup(s);
+	vs_until(s, s->heal_at, NULL);
+	vs_fault_end(s);
+	while (!s->failed && !settled && s->now < s->heal_at + BOUND_NS) {
+		vs_until(s, s->now + 250 * MS, NULL);
+		settled = vs_settled(s, why, sizeof(why));
+	}
+	if (!s->failed && !settled)
+		vs_fail(s, "not settled: %s", why);
+	/* ... and stays so, quietly. */
+	sent = s->msgs;
+	at = s->now;
+	if (!s->failed && !pair_cut(s)) {
+		vs_until(s, s->now + 4 * s->cfg.beat_ns, NULL);
+		if (!vs_settled(s, why, sizeof(why)) && !s->loss)
+			vs_fail(s, "does not stay settled: %s", why);
+		if (s->calm && s->msgs - sent > (uint64_t)s->nodes * 6 * ((s->now - at) / s->cfg.beat_ns))
+			vs_fail(s, "%llu messages at rest", (unsigned long long)(s->msgs - sent));
+	}
+	vs_free(s);
+	return !s->failed;
+}

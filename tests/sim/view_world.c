@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Time, chance, the network, and the owner of each node's machine: its links and its detector. */
+#include "view_sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t vs_rand(struct vs *s)
+{
+	uint64_t z = s->rng += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+uint64_t vs_below(struct vs *s, uint64_t n)
+{
+	return n ? vs_rand(s) % n : 0;
+}
+
+bool vs_chance(struct vs *s, unsigned int percent)
+{
+	return vs_below(s, 100) < percent;
+}
+
+void vs_fail(struct vs *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->failed)
+		return;
+	s->failed = true;
+	va_start(ap, fmt);
+	vsnprintf(s->why, sizeof(s->why), fmt, ap);
+	va_end(ap);
+}
+
+void vs_trace(struct vs *s, uint16_t node, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!s->verbose)
+		return;
+	printf("%12.6f node %u: ", (double)s->now / 1e9, node);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static void *more(void *old, uint32_t *cap, uint32_t need, size_t each)
+{
+	if (need <= *cap)
+		return old;
+	while (*cap < need)
+		*cap = *cap ? 2 * *cap : 64;
+	old = realloc(old, *cap * each);
+	if (!old) {
+		perror("sim-view");
+		exit(2);
+	}
+	return old;
+}
+
+static bool before(const struct vs_key *a, const struct vs_key *b)
+{
+	return a->t != b->t ? a->t < b->t : a->order < b->order;
+}
+
+struct vs_ev *vs_at(struct vs *s, uint64_t t, uint8_t type, uint16_t node)
+{
+	struct vs_key k = { .t = t < s->now ? s->now : t, .order = s->order++ };
+	uint32_t i;
+
+	if (!s->ev_free_n) {
+		uint32_t old = s->ev_cap;
+
+		s->ev = more(s->ev, &s->ev_cap, old + 1, sizeof(*s->ev));
+		s->ev_free = realloc(s->ev_free, s->ev_cap * sizeof(*s->ev_free));
+		while (s->ev_free_n < s->ev_cap - old) {
+			s->ev_free[s->ev_free_n] = old + s->ev_free_n;
+			s->ev_free_n++;
+		}
+	}
+	k.ev = s->ev_free[--s->ev_free_n];
+	s->heap = more(s->heap, &s->heap_cap, s->heap_n + 1, sizeof(*s->heap));
+	for (i = s->heap_n++; i && before(&k, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		s->heap[i] = s->heap[(i - 1) / 2];
+	s->heap[i] = k;
+	s->ev[k.ev].type = type;
+	s->ev[k.ev].node = node;
+	return &s->ev[k.ev];
+}
+
+static struct vs_key pop(struct vs *s)
+{
+	struct vs_key top = s->heap[0], last = s->heap[--s->heap_n];
+	uint32_t i = 0, c;
+
+	while ((c = 2 * i + 1) < s->heap_n) {
+		if (c + 1 < s->heap_n && before(&s->heap[c + 1], &s->heap[c]))
+			c++;
+		if (!before(&s->heap[c], &last))
+			break;
+		s->heap[i] = s->heap[c];
+		i = c;
+	}
+	s->heap[i] = last;
+	return top;
+}
+
+uint64_t vs_local(const struct vs *s, uint16_t node)
+{
+	const struct vs_node *n = &s->node[node];
+
+	return (uint64_t)(n->off + (int64_t)s->now + (int64_t)s->now / 1000 * n->drift);
+}
+
+static uint64_t global(const struct vs *s, uint16_t node, uint64_t local)
+{
+	const struct vs_node *n = &s->node[node];
+
+	return (uint64_t)(((int64_t)local - n->off) / (1000 + n->drift) * 1000 + 2000);
+}
+
+bool vs_alive(const struct vs *s, uint16_t node)
+{
+	return s->node[node].life == VS_UP;
+}
+
+bool vs_path(const struct vs *s, uint16_t from, uint16_t to)
+{
+	if (!s->cut)
+		return true;
+	return s->group[from] == s->group[to] && !s->cut[(uint32_t)from * s->nodes + to];
+}
+
+static void wake(struct vs *s, uint16_t node, uint64_t t)
+{
+	struct vs_node *n = &s->node[node];
+
+	if (t < s->now)
+		t = s->now;
+	if (n->run_at <= t && n->run_at >= s->now)
+		return;
+	n->run_at = t;
+	vs_at(s, t, VS_EV_RUN, node);
+}
+
+static struct vs_peer *peer_of(struct vs *s, uint16_t node, uint16_t to)
+{
+	struct vs_node *n = &s->node[node];
+
+	for (uint32_t i = 0; i < n->peers; i++)
+		if (n->peer[i].node == to)
+			return &n->peer[i];
+	n->peer = more(n->peer, &n->peer_cap, n->peers + 1, sizeof(*n->peer));
+	n->peer[n->peers] = (struct vs_peer){ .node = to, .bad_since = CORE_NEVER };
+	return &n->peer[n->peers++];
+}
+
+static bool works(const struct vs *s, uint16_t a, uint16_t b)
+{
+	return vs_path(s, a, b) && vs_path(s, b, a) && vs_alive(s, b);
+}
+
+static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_view_msg *m)
+{
+	struct vs_node *n = &s->node[from];
+	uint32_t copies = 1 + (s->dup && vs_chance(s, s->dup));
+
+	s->msgs++;
+	n->sent++;
+	if (s->checks && !works(s, from, to) && s->node[to].started) {
+		/* The owner notices: at once when refused, later when silent. */
+		peer_of(s, from, to);
+		if (s->node[to].life == VS_DAEMON)
+			vs_at(s, s->now + 200 * US, VS_EV_DETECT, from)->what = 1;
+	}
+	while (copies--) {
+		uint64_t t = s->now + s->delay / 2 + vs_below(s, s->delay);
+		struct vs_ev *ev;
+
+		if (s->loss && vs_chance(s, s->loss))
+			continue;
+		if (!vs_path(s, from, to))
+			continue;
+		if (s->delay_max && vs_chance(s, 3))
+			t += vs_below(s, s->delay_max);
+		t += n->slow + s->node[to].slow;
+		ev = vs_at(s, t, VS_EV_MSG, to);
+		ev->arg = from;
+		ev->msg = *m;
+	}
+}
+
+/* Feeds nothing, does what the machine says, and sleeps until its deadline. */
+void vs_run(struct vs *s, uint16_t node)
+{
+	struct vs_node *n = &s->node[node];
+	struct core_view_act act;
+	uint32_t guard = 0;
+
+	while (!s->failed && core_view_poll(n->v, vs_local(s, node), &act)) {
+		if (++guard > 100000) {
+			vs_fail(s, "node %u: actions without end", node);
+			return;
+		}
+		if (act.type != CORE_VIEW_ACT_SEND) {
+			if (s->checks)
+				vs_check_act(s, node, &act);
+			else if (act.type == CORE_VIEW_ACT_VIEW)
+				n->known_at = s->now;
+			continue;
+		}
+		send(s, node, act.node, &act.msg);
+		if (s->kill_in && act.msg.type == CORE_VIEW_WAVE &&
+			act.msg.phase != CORE_VIEW_BEAT && act.msg.root == node &&
+			!--s->kill_in) {
+			if (s->kill_more) {
+				s->kill_more--;
+				s->kill_in = 1 + (uint32_t)vs_below(s, 2 * s->nodes);
+			}
+			if (s->deaths < s->deaths_max && s->now < s->heal_at) {
+				vs_kill(s, node);
+				return;
+			}
+		}
+	}
+	if (s->checks)
+		vs_check(s, node);
+	if (core_view_deadline(n->v) <= vs_local(s, node))
+		vs_fail(s, "node %u: a passed deadline remains", node);
+	if (core_view_deadline(n->v) != CORE_NEVER)
+		wake(s, node, global(s, node, core_view_deadline(n->v)));
+}
+
+static void take(struct vs *s, uint16_t node, const struct core_view_msg *m)
+{
+	struct vs_node *n = &s->node[node];
+
+	if (n->life > VS_STOPPED || !n->started)
+		return;
+	if (n->life == VS_STOPPED) {
+		n->inbox = more(n->inbox, &n->inbox_cap, n->inbox_n + 1, sizeof(*n->inbox));
+		n->inbox[n->inbox_n++] = *m;
+		return;
+	}
+	if (s->verbose && m->type != CORE_VIEW_GRANT && m->phase != CORE_VIEW_BEAT)
+		vs_trace(s, node, "type %u phase %u from %u via %d for %u, ballot %llx, view %u, "
+			"count %u, n %u (%u)", m->type, m->phase, m->src,
+			m->via == CORE_VIEW_NONE ? -1 : m->via, m->dst,
+			(unsigned long long)m->ballot, m->view, m->count, m->n, m->set[0]);
+	core_view_rx(n->v, m, vs_local(s, node));
+	vs_run(s, node);
+}
+
+void vs_continue(struct vs *s, uint16_t node)
+{
+	struct vs_node *n = &s->node[node];
+	uint32_t i;
+
+	n->life = VS_UP;
+	for (i = 0; i < n->peers; i++)
+		n->peer[i].bad_since = CORE_NEVER;
+	/* It may find its timers or its messages first. */
+	if (vs_chance(s, 50))
+		vs_run(s, node);
+	for (i = 0; i < n->inbox_n && n->life == VS_UP && !s->failed; i++) {
+		struct core_view_msg m = n->inbox[i];
+
+		take(s, node, &m);
+	}
+	n->inbox_n = 0;
+	if (n->life == VS_UP && !s->failed)
+		vs_run(s, node);
+}
+
+/* The owner's links: whom it watches, and whom it could not send to. */
+static void detect(struct vs *s, uint16_t node)
+{
+	struct vs_node *n = &s->node[node];
+	uint16_t out[64];
+	unsigned int watched = core_view_watched(n->v, out);
+
+	for (unsigned int i = 0; i < watched; i++)
+		peer_of(s, node, out[i]);
+	for (uint32_t i = n->peers; i--;) {
+		struct vs_peer *p = &n->peer[i];
+		bool keep = false;
+
+		for (unsigned int k = 0; k < watched; k++)
+			keep |= out[k] == p->node;
+		if (works(s, node, p->node)) {
+			p->bad_since = CORE_NEVER;
+			if (p->suspected) {
+				p->suspected = false;
+				core_view_trust(n->v, p->node, vs_local(s, node));
+			}
+		} else {
+			if (p->bad_since == CORE_NEVER)
+				p->bad_since = s->now;
+			keep = true;
+			if (!p->suspected && ((s->node[p->node].life == VS_DAEMON &&
+						vs_path(s, node, p->node)) ||
+						s->now - p->bad_since >= s->node_timeout)) {
+				p->suspected = true;
+				vs_trace(s, node, "suspects %u", p->node);
+				core_view_suspect(n->v, p->node, vs_local(s, node));
+			}
+		}
+		if (!core_view_member(n->v, p->node))
+			keep = false;
+		if (!keep)
+			*p = n->peer[--n->peers];
+	}
+	/* slurmctld says what is down for sure. */
+	for (uint16_t d = 0; s->cfg.witness && s->cut && d < s->nodes; d++)
+		if (s->node[d].life > VS_STOPPED && vs_chance(s, 20))
+			core_view_witness(n->v, d, vs_local(s, node));
+	vs_run(s, node);
+}
+
+void vs_start(struct vs *s, uint16_t node)
+{
+	struct vs_node *n = &s->node[node];
+	struct core_view_cfg cfg = s->cfg;
+	void *mem;
+
+	cfg.self = node;
+	mem = malloc(core_view_size(&cfg));
+	if (!mem) {
+		perror("sim-view");
+		exit(2);
+	}
+	n->v = core_view_init(mem, &cfg, vs_local(s, node));
+	n->started = true;
+	vs_at(s, s->now + s->node_timeout + vs_below(s, s->detect_ns), VS_EV_DETECT, node)->what = 0;
+	vs_run(s, node);
+}
+
+void vs_new(struct vs *s, const struct core_view_cfg *cfg, uint16_t nodes)
+{
+	s->cfg = *cfg;
+	s->cfg.nodes = s->nodes = nodes;
+	s->active = (uint16_t)(nodes - cfg->spares);
+	s->now = s->order = 0;
+	s->heap_n = 0;
+	s->failed = false;
+	s->ev_free_n = 0;
+	while (s->ev_free_n < s->ev_cap) {
+		s->ev_free[s->ev_free_n] = s->ev_free_n;
+		s->ev_free_n++;
+	}
+	s->log_n = s->views = s->votes = 0;
+	s->deaths = s->kill_in = s->kill_more = 0;
+	s->loss = s->dup = 0;
+	s->delay_max = 0;
+	s->node = calloc(nodes, sizeof(*s->node));
+	s->log = calloc(nodes, sizeof(*s->log));
+	s->decided_at = calloc(nodes + 1u, sizeof(*s->decided_at));
+	s->inc = calloc(nodes, sizeof(*s->inc));
+	s->gone_at = calloc(nodes, sizeof(*s->gone_at));
+	s->cut = s->checks ? calloc((size_t)nodes * nodes, 1) : NULL;
+	s->group = calloc(nodes, 1);
+	if (!s->node || !s->log || !s->decided_at || !s->inc || !s->gone_at || !s->group) {
+		perror("sim-view");
+		exit(2);
+	}
+	for (uint16_t i = 0; i < nodes; i++) {
+		s->node[i].index = i < s->active ? i : CORE_VIEW_NONE;
+		s->node[i].off = (int64_t)vs_below(s, 1000 * SEC) + (int64_t)(100 * SEC);
+		s->node[i].drift = (int64_t)vs_below(s, 21) - 10;
+		s->node[i].run_at = CORE_NEVER;
+		s->gone_at[i] = CORE_NEVER;
+	}
+}
+
+void vs_free(struct vs *s)
+{
+	for (uint16_t i = 0; i < s->nodes; i++) {
+		free(s->node[i].v);
+		free(s->node[i].peer);
+		free(s->node[i].inbox);
+	}
+	free(s->node);
+	free(s->log);
+	free(s->decided_at);
+	free(s->inc);
+	free(s->gone_at);
+	free(s->cut);
+	free(s->group);
+	s->nodes = 0;
+}
+
+static void dispatch(struct vs *s, const struct vs_ev *ev)
+{
+	struct vs_node *n = &s->node[ev->node];
+
+	switch (ev->type) {
+	case VS_EV_MSG:
+		take(s, ev->node, &ev->msg);
+		break;
+	case VS_EV_RUN:
+		if (n->run_at != s->now)
+			break;
+		n->run_at = CORE_NEVER;
+		if (n->life == VS_UP)
+			vs_run(s, ev->node);
+		break;
+	case VS_EV_START:
+		if (n->life == VS_UP)
+			vs_start(s, ev->node);
+		break;
+	case VS_EV_DETECT:
+		if (n->life == VS_UP)
+			detect(s, ev->node);
+		if (n->life <= VS_STOPPED && !ev->what)
+			vs_at(s, s->now + s->detect_ns / 2 + vs_below(s, s->detect_ns),
+				VS_EV_DETECT, ev->node)->what = 0;
+		break;
+	case VS_EV_FAULT:
+		vs_fault(s);
+		break;
+	case VS_EV_HEAL:
+		vs_fault_heal(s, ev);
+		break;
+	default:
+		break;
+	}
+}
+
+void vs_until(struct vs *s, uint64_t t, bool (*done)(struct vs *))
+{
+	while (!s->failed && s->heap_n && s->heap[0].t <= t) {
+		struct vs_key k = pop(s);
+		struct vs_ev ev = s->ev[k.ev];
+
+		s->ev_free[s->ev_free_n++] = k.ev;
+		s->now = k.t;
+		dispatch(s, &ev);
+		if (done && done(s))
+			return;
+	}
+	s->now = t;
+}
