@@ -145,7 +145,8 @@ enum core_view_act_type {
 	CORE_VIEW_ACT_SWITCH,	   /* index is node's from now on, in this incarnation */
 	CORE_VIEW_ACT_ACTIVE,	   /* this node may act as a member */
 	CORE_VIEW_ACT_PARTITIONED, /* ... must not */
-	CORE_VIEW_ACT_REMOVED,	   /* ... was removed: stop for ever */
+	CORE_VIEW_ACT_REMOVED,	   /* ... was removed: never acts again. Go on serving the machine for
+				    * a while: others may have the decision from nobody else */
 };
 
 struct core_view_act {

@@ -35,7 +35,7 @@ static void put(struct core_view *v, uint16_t to, const struct core_view_msg *m)
 {
 	struct view_out *o = &v->ring[(v->out_head + v->out_n) % CORE_VIEW_OUT];
 
-	if (v->out_n == CORE_VIEW_OUT || v->out)
+	if (v->out_n == CORE_VIEW_OUT)
 		return;
 	v->out_n++;
 	o->to = to;
@@ -47,7 +47,7 @@ void view_send(struct core_view *v, const struct core_view_msg *m, uint16_t via)
 {
 	if (via != CORE_VIEW_NONE && via != v->cfg.self && via < v->cfg.nodes)
 		put(v, via, m);
-	else if (view_bit(v->suspect, m->dst))
+	else if (view_bit(v->suspect, m->dst) && view_bit(v->member, m->dst))
 		put(v, relay_for(v, m->dst), m);
 	else
 		put(v, m->dst, m);
@@ -57,7 +57,8 @@ static void relay(struct core_view *v, const struct core_view_msg *m)
 {
 	struct core_view_msg on = *m;
 
-	if (m->flags & CORE_VIEW_F_RELAYED || view_bit(v->suspect, m->dst))
+	if (m->flags & CORE_VIEW_F_RELAYED ||
+		(view_bit(v->suspect, m->dst) && view_bit(v->member, m->dst)))
 		return;
 	on.flags |= CORE_VIEW_F_RELAYED;
 	on.via = v->cfg.self;
@@ -102,15 +103,16 @@ void core_view_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 {
 	struct core_view_msg alive;
 
-	if (v->out || m->src >= v->cfg.nodes || m->dst >= v->cfg.nodes || m->src == v->cfg.self)
+	if (m->src >= v->cfg.nodes || m->dst >= v->cfg.nodes || m->src == v->cfg.self)
 		return;
-	if (m->dst != v->cfg.self) {
-		relay(v, m);
-		return;
-	}
-	if (!view_bit(v->member, m->src)) {
+	/* We may be the last to know of the decision that removed us: others must hear of it. */
+	if (v->out || !view_bit(v->member, m->src)) {
 		if (m->view < v->view)
 			tell_log(v, m);
+		return;
+	}
+	if (m->dst != v->cfg.self) {
+		relay(v, m);
 		return;
 	}
 	view_doubt_heard(v, m->src, now);
@@ -198,16 +200,14 @@ static bool next_act(struct core_view *v, uint64_t now, struct core_view_act *ac
 		act->type = CORE_VIEW_ACT_REMOVED;
 		return true;
 	}
-	if (v->out)
-		return false;
-	if (v->act_stop) {
+	if (!v->out && v->act_stop) {
 		v->act_stop = false;
 		act->type = CORE_VIEW_ACT_PARTITIONED;
 		return true;
 	}
-	if (next_switch(v, now, act))
+	if (!v->out && next_switch(v, now, act))
 		return true;
-	if (v->act_active) {
+	if (!v->out && v->act_active) {
 		v->act_active = false;
 		act->type = CORE_VIEW_ACT_ACTIVE;
 		return true;
