@@ -14,27 +14,33 @@ static uint16_t pos_of(const struct core_view *v, const struct view_wave *w, uin
 	return (uint16_t)(((uint32_t)node + v->cfg.nodes - w->root) % v->cfg.nodes);
 }
 
+static bool leaving(const struct view_wave *w, uint16_t node)
+{
+	return w->phase != CORE_VIEW_BEAT && view_set_has(&w->set, node);
+}
+
 /*
- * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any.
- * Nodes that are to be removed are dead to all appearance and not asked.
+ * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any, and
+ * one that is to be removed only when nothing else is there.
  */
 static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint16_t lo, uint16_t hi,
 	uint16_t from)
 {
-	uint16_t size = (uint16_t)(hi - lo), doubtful = CORE_VIEW_NONE;
+	uint16_t size = (uint16_t)(hi - lo), doubtful = CORE_VIEW_NONE, last = CORE_VIEW_NONE;
 
 	for (uint16_t i = 0; i < size; i++) {
 		uint16_t node = node_at(v, w, (uint16_t)(lo + (from - lo + i) % size));
 
-		if (!view_bit(v->member, node) || node == v->cfg.self ||
-			(w->phase != CORE_VIEW_BEAT && view_set_has(&w->set, node)))
+		if (!view_bit(v->member, node) || node == v->cfg.self)
 			continue;
-		if (!view_bit(v->suspect, node))
+		if (leaving(w, node))
+			last = node;
+		else if (!view_bit(v->suspect, node))
 			return node;
-		if (doubtful == CORE_VIEW_NONE)
+		else if (doubtful == CORE_VIEW_NONE)
 			doubtful = node;
 	}
-	return doubtful;
+	return doubtful != CORE_VIEW_NONE ? doubtful : last;
 }
 
 static void split(struct core_view *v, struct view_wave *w)
@@ -163,8 +169,11 @@ static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
 static void ask_all(struct core_view *v, struct view_wave *w, uint64_t now)
 {
 	split(v, w);
-	for (uint8_t i = 0; i < w->n; i++)
+	for (uint8_t i = 0; i < w->n; i++) {
 		ask(v, w, &w->part[i], now);
+		/* Most probably dead, and not waited for; but its vote may be the one that counts. */
+		w->part[i].done = leaving(w, w->part[i].head);
+	}
 }
 
 /* Our own wave. The vote of this node has been given by the caller. */
@@ -254,7 +263,7 @@ void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 {
 	struct view_wave *w = &v->wave[m->phase == CORE_VIEW_BEAT];
-	bool was;
+	bool was, late;
 
 	if (w->phase != m->phase || w->root != m->root || w->ballot != m->ballot)
 		return;
@@ -264,6 +273,7 @@ void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 
 		if (p->lo != m->lo || p->hi != m->hi)
 			continue;
+		late = p->done && m->count > p->count;
 		if (m->count > p->count)
 			p->count = m->count;
 		if (p->count > (uint32_t)(p->hi - p->lo))
@@ -280,7 +290,7 @@ void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 		if (w->granted)
 			grant(v, w, p, now);
 		/* Others hear of it when all is complete or when they ask; the root looks at once. */
-		if (w->root == v->cfg.self || (complete(w) && !was))
+		if (w->root == v->cfg.self || (complete(w) && (!was || late)))
 			answer(v, w, now);
 		return;
 	}
