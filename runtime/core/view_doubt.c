@@ -182,9 +182,10 @@ static bool case_tick(struct core_view *v, struct view_case *c, uint64_t now)
 	c->verdict_at = now + v->cfg.check_ns;
 	if (!c->alive) {
 		c->lost = true;
-	} else if (now - c->since >= v->cfg.pair_ns) {
+	} else if (now - c->since >= v->cfg.pair_ns && (c->by < c->node || c->by != v->cfg.self)) {
+		/* Where we are the one to go the other will see to that. */
 		c->victim = c->by > c->node ? c->by : c->node;
-		c->lost = c->rule = c->victim != v->cfg.self; /* the other will see to that */
+		c->lost = c->rule = true;
 	}
 	c->alive = false;
 	return true;

@@ -13,11 +13,11 @@ static void setup(struct vs *s)
 	uint32_t size = (uint32_t)vs_below(s, 100);
 	uint16_t nodes;
 
-	if (size < 70)
+	if (size < 60)
 		nodes = (uint16_t)(2 + vs_below(s, 6));
-	else if (size < 92)
+	else if (size < 88)
 		nodes = (uint16_t)(8 + vs_below(s, 17));
-	else if (size < 99)
+	else if (size < 97)
 		nodes = (uint16_t)(25 + vs_below(s, 40));
 	else
 		nodes = (uint16_t)(65 + vs_below(s, VS_MAX - 64));
