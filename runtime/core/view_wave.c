@@ -172,7 +172,8 @@ static void ask_all(struct core_view *v, struct view_wave *w, uint64_t now)
 	for (uint8_t i = 0; i < w->n; i++) {
 		ask(v, w, &w->part[i], now);
 		/* Most probably dead, and not waited for; but its vote may be the one that counts. */
-		w->part[i].done = leaving(w, w->part[i].head);
+		w->part[i].done = w->part[i].hi - w->part[i].lo == 1 &&
+				  leaving(w, w->part[i].head);
 	}
 }
 

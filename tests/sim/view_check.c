@@ -212,8 +212,12 @@ static int majority(const struct vs *s)
 /* Once faults have stopped: the majority has one view of all who are there, all others stopped. */
 bool vs_settled(struct vs *s, char *why, uint32_t size)
 {
-	const int g = majority(s);
+	int g;
 
+	/* Nobody is left between the two whose path is cut. */
+	if (s->pair[0] != s->pair[1] && !vs_relayed(s, s->pair[0], s->pair[1]))
+		s->group[s->pair[s->pair[0] < s->pair[1]]] = 9;
+	g = majority(s);
 	for (uint16_t i = 0; i < s->nodes; i++) {
 		const struct vs_node *n = &s->node[i];
 		bool in = s->gone_at[i] == CORE_NEVER, here = vs_alive(s, i) && s->group[i] == g;

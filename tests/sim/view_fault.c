@@ -138,7 +138,7 @@ void vs_fault_heal(struct vs *s, const struct vs_ev *ev)
 }
 
 /* Is there a member that reaches both? */
-static bool relayed(const struct vs *s, uint16_t a, uint16_t b)
+bool vs_relayed(const struct vs *s, uint16_t a, uint16_t b)
 {
 	for (uint16_t i = 0; i < s->nodes; i++)
 		if (i != a && i != b && s->node[i].life <= VS_STOPPED && s->gone_at[i] == CORE_NEVER)
@@ -163,7 +163,9 @@ void vs_fault_end(struct vs *s)
 	memset(s->group, 0, s->nodes);
 	if (vs_chance(s, 20)) {
 		partition(s);
-	} else if (vs_chance(s, 20) && a != b && relayed(s, a, b)) {
+	} else if (vs_chance(s, 20) && a != b && vs_relayed(s, a, b)) {
+		s->pair[0] = a;
+		s->pair[1] = b;
 		cut(s, a, b, 0);
 		if (vs_chance(s, 70))
 			cut(s, b, a, 0);

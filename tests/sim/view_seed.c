@@ -48,14 +48,6 @@ static void setup(struct vs *s)
 			(double)s->node_timeout / 1e9, (double)s->heal_at / 1e9);
 }
 
-static bool pair_cut(const struct vs *s)
-{
-	for (uint32_t i = 0; i < (uint32_t)s->nodes * s->nodes; i++)
-		if (s->cut[i])
-			return true;
-	return false;
-}
-
 bool vs_seed(struct vs *s, uint64_t seed)
 {
 	char why[200] = "";
@@ -77,7 +69,7 @@ bool vs_seed(struct vs *s, uint64_t seed)
 	/* ... and stays so, quietly. */
 	sent = s->msgs;
 	at = s->now;
-	if (!s->failed && !pair_cut(s)) {
+	if (!s->failed && s->pair[0] == s->pair[1]) {
 		vs_until(s, s->now + 4 * s->cfg.beat_ns, NULL);
 		if (!vs_settled(s, why, sizeof(why)) && !s->loss)
 			vs_fail(s, "does not stay settled: %s", why);

@@ -84,6 +84,7 @@ struct vs {
 	/* network */
 	uint8_t *cut;	/* [from * nodes + to]: count */
 	uint8_t *group; /* partition a node is in */
+	uint16_t pair[2]; /* cut for ever; equal: none */
 	uint32_t loss, dup;
 	uint64_t delay, delay_max;
 	uint32_t kill_in, kill_more; /* messages of ballots until their sender dies */
@@ -129,6 +130,7 @@ void vs_fault(struct vs *s);
 void vs_fault_heal(struct vs *s, const struct vs_ev *ev);
 void vs_fault_end(struct vs *s);
 void vs_kill(struct vs *s, uint16_t node);
+bool vs_relayed(const struct vs *s, uint16_t a, uint16_t b);
 bool vs_alive(const struct vs *s, uint16_t node);
 
 /* view_check.c */

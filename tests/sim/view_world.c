@@ -359,6 +359,7 @@ void vs_new(struct vs *s, const struct core_view_cfg *cfg, uint16_t nodes)
 	s->deaths = s->kill_in = s->kill_more = 0;
 	s->loss = s->dup = 0;
 	s->delay_max = 0;
+	s->pair[0] = s->pair[1] = 0;
 	s->node = calloc(nodes, sizeof(*s->node));
 	s->log = calloc(nodes, sizeof(*s->log));
 	s->decided_at = calloc(nodes + 1u, sizeof(*s->decided_at));
