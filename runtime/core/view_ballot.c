@@ -5,6 +5,15 @@
  */
 #include "core/view_internal.h"
 
+/*
+ * Who calls half of the view lost is itself what was lost: such a set, once accepted by a few, would
+ * have to be carried on by everybody else.
+ */
+static bool leaves_majority(const struct core_view *v, const struct view_set *s)
+{
+	return s->n && (v->alive - s->n > v->alive / 2 || (v->alive == 2 && s->n == 1));
+}
+
 /* Acceptor. False: the wave is not ours to carry on. */
 bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 {
@@ -27,7 +36,7 @@ bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 	for (uint8_t i = 0; i < s.n; i++)
 		if (!core_view_member(v, s.node[i]))
 			return false;
-	if (accept && !s.n)
+	if (accept && !leaves_majority(v, &s))
 		return false;
 	/* A late PREPARE after this ballot's ACCEPT. */
 	if (!accept && v->accepted == m->ballot)
@@ -104,7 +113,7 @@ void view_ballot_counted(struct core_view *v, uint64_t now)
 	if (w->acc)
 		v->want = w->acc_set;
 	v->phase = CORE_VIEW_ACCEPT;
-	v->wave_end = now + view_wave_ns(v);
+	v->wave_end = now + view_wave_ns(v) * (1u + v->fails);
 	v->accepted = v->ballot;
 	v->accepted_at = now;
 	v->value = v->want;
@@ -151,11 +160,15 @@ void view_ballot_tick(struct core_view *v, uint64_t now)
 		return;
 	}
 	wanted(v, &v->want);
+	if (!leaves_majority(v, &v->want)) {
+		v->propose_at = now + v->cfg.step_ns + view_noise(v, v->cfg.step_ns);
+		return;
+	}
 	v->round = view_max(v->round, v->promised >> 16) + 1;
 	v->ballot = v->round << 16 | v->cfg.self;
 	v->promised = v->ballot;
 	v->phase = CORE_VIEW_PREPARE;
-	v->wave_end = now + view_wave_ns(v);
+	v->wave_end = now + view_wave_ns(v) * (1u + v->fails);
 	view_wave_root(v, CORE_VIEW_PREPARE, v->ballot, &v->want, now);
 }
 

@@ -13,7 +13,7 @@
 #define VIEW_PARTS (CORE_VIEW_FANOUT + 2u)
 #define VIEW_TRIES 3u  /* unanswered messages before another node of the range is asked */
 #define VIEW_HEADS 6u  /* nodes of a range that are asked before it is given up */
-#define VIEW_POLLS 12u /* questions to a part in all */
+#define VIEW_POLLS 18u /* questions to a part in all */
 
 struct view_set {
 	uint8_t n;
@@ -25,7 +25,7 @@ struct view_part {
 	uint16_t head;	 /* who is asked */
 	uint16_t voice, voice_via; /* who answered */
 	uint8_t tries, heads, polls;
-	bool done;
+	bool done, answered;
 	uint32_t count;
 	uint64_t at, stamp;
 };

@@ -21,10 +21,10 @@ static bool leaving(const struct view_wave *w, uint16_t node)
 
 /*
  * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any, and
- * one that is to be removed only when nothing else is there.
+ * one that is to be removed only when nothing else is there. any: whoever comes first.
  */
 static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint16_t lo, uint16_t hi,
-	uint16_t from)
+	uint16_t from, bool any)
 {
 	uint16_t size = (uint16_t)(hi - lo), doubtful = CORE_VIEW_NONE, last = CORE_VIEW_NONE;
 
@@ -33,6 +33,8 @@ static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint1
 
 		if (!view_bit(v->member, node) || node == v->cfg.self)
 			continue;
+		if (any)
+			return node;
 		if (leaving(w, node))
 			last = node;
 		else if (!view_bit(v->suspect, node))
@@ -47,6 +49,8 @@ static void split(struct core_view *v, struct view_wave *w)
 {
 	const uint16_t own = pos_of(v, w, v->cfg.self);
 	const uint16_t size = (uint16_t)((w->hi - w->lo - 1 + v->cfg.fanout - 1) / v->cfg.fanout);
+	/* A ballot that failed is tried again on another tree; beats keep theirs, and its links. */
+	const uint64_t shift = w->phase == CORE_VIEW_BEAT ? 0 : (w->ballot >> 16) - 1;
 	uint16_t pos = w->lo;
 
 	w->n = 0;
@@ -64,7 +68,7 @@ static void split(struct core_view *v, struct view_wave *w)
 		p->lo = pos;
 		p->hi = end;
 		p->voice = CORE_VIEW_NONE;
-		p->head = pick(v, w, pos, end, pos);
+		p->head = pick(v, w, pos, end, (uint16_t)(pos + shift % (end - pos)), false);
 		if (p->head != CORE_VIEW_NONE)
 			w->n++;
 		pos = end;
@@ -85,7 +89,7 @@ static void ask(struct core_view *v, struct view_wave *w, struct view_part *p, u
 		view_log_put(v, &m, v->last_off);
 	else
 		view_set_put(&m, &w->set);
-	p->at = now + (v->cfg.hop_ns << view_min(p->polls, 4));
+	p->at = now + (v->cfg.hop_ns << view_min(p->answered ? p->polls : p->tries, 4));
 	p->tries++;
 	p->polls++;
 	view_send(v, &m, CORE_VIEW_NONE);
@@ -115,6 +119,7 @@ static void grant(struct core_view *v, const struct view_wave *w, struct view_pa
 	if (p->voice == CORE_VIEW_NONE || !v->has_lease)
 		return;
 	view_msg(v, &m, CORE_VIEW_GRANT, p->voice);
+	m.phase = w->phase;
 	m.root = w->root;
 	m.ballot = w->ballot;
 	m.stamp = p->stamp;
@@ -285,6 +290,7 @@ void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 		}
 		p->done |= m->flags & CORE_VIEW_F_DONE;
 		p->tries = 0;
+		p->answered = true;
 		p->voice = m->src;
 		p->voice_via = m->via;
 		p->stamp = m->stamp;
@@ -314,9 +320,10 @@ static void again(struct core_view *v, struct view_wave *w, struct view_part *p,
 		uint16_t size = (uint16_t)(p->hi - p->lo), from;
 
 		/* Ever longer strides: whole racks die. */
-		from = (uint16_t)(pos_of(v, w, p->head) - p->lo + (1u << p->heads));
-		p->head = pick(v, w, p->lo, p->hi, (uint16_t)(p->lo + from % size));
+		from = (uint16_t)(pos_of(v, w, p->head) - p->lo + (size <= 8 ? 1u : 1u << p->heads));
+		p->head = pick(v, w, p->lo, p->hi, (uint16_t)(p->lo + from % size), size <= 8);
 		p->tries = 0;
+		p->answered = false;
 		if (++p->heads >= VIEW_HEADS || size == 1)
 			p->head = CORE_VIEW_NONE;
 	}

@@ -189,8 +189,11 @@ static int majority(const struct vs *s)
 {
 	uint16_t lowest = 0;
 	uint32_t n = members(s, &lowest), count[256] = { 0 }, dead = 0;
+	bool knows[256] = { false }; /* the last decision: else it is not theirs to go on from */
 
 	for (uint16_t i = 0; i < s->nodes; i++) {
+		if (vs_alive(s, i) && s->node[i].log_seen == s->log_n)
+			knows[s->group[i]] = true;
 		if (s->gone_at[i] != CORE_NEVER)
 			continue;
 		if (vs_alive(s, i))
@@ -198,6 +201,8 @@ static int majority(const struct vs *s)
 		dead += s->node[i].life > VS_STOPPED;
 	}
 	for (int g = 0; g < 256; g++) {
+		if (!knows[g])
+			continue;
 		if (count[g] > n / 2)
 			return g;
 		if (n == 2 && count[g] == 1 && s->cfg.witness && dead == 1)

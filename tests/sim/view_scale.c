@@ -55,9 +55,9 @@ static bool one(uint16_t nodes, uint16_t lost, enum vs_life how)
 	idle = (s.msgs - idle) / 4;
 	sent = calloc(nodes, sizeof(*sent));
 	for (uint16_t i = 0; i < nodes; i++)
-		sent[i] = s.node[i].sent;
+		sent[i] = s.node[i].sent - s.node[i].beats;
 	died = s.now;
-	base = s.msgs;
+	base = s.msgs - s.beats;
 	watchers = core_view_watched(s.node[lost].v, near);
 	s.node[lost].life = how;
 	if (how == VS_DAEMON) /* connections are reset */
@@ -67,16 +67,16 @@ static bool one(uint16_t nodes, uint16_t lost, enum vs_life how)
 		vs_until(&s, s.now + 1 * MS, NULL);
 		known = all_know(&s, lost);
 	}
-	base = s.msgs - base;
+	base = s.msgs - s.beats - base;
 	for (uint16_t i = 0; i < nodes; i++) {
-		uint64_t n = s.node[i].sent - sent[i];
+		uint64_t n = s.node[i].sent - s.node[i].beats - sent[i];
 
 		if (n > most) {
 			most = n;
 			who = i;
 		}
 	}
-	ok = known != CORE_NEVER && known - died < KNOWN_GOAL && (double)most <= goal * 2;
+	ok = known != CORE_NEVER && known - died < KNOWN_GOAL && (double)most <= goal;
 	printf("%6u  %5u %-7s %8zu  %9.3f s  %9llu  %6llu (node %u)  %7llu  %s\n", nodes, lost,
 		how == VS_DAEMON ? "daemon" : "power", core_view_size(&s.cfg),
 		known == CORE_NEVER ? -1 : (double)(known - died) / 1e9, (unsigned long long)base,

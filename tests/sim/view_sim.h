@@ -48,7 +48,7 @@ struct vs_node {
 	uint64_t seen_accepted;
 	uint32_t seen_view, log_seen;
 	bool told_active, told_removed;
-	uint64_t sent, known_at;
+	uint64_t sent, beats, known_at; /* beats: of them those of view 0 */
 };
 
 enum vs_ev_type { VS_EV_MSG, VS_EV_RUN, VS_EV_START, VS_EV_DETECT, VS_EV_FAULT, VS_EV_HEAL };
@@ -99,7 +99,7 @@ struct vs {
 	struct vs_vote *vote;
 	uint32_t votes, vote_cap;
 	/* sums */
-	uint64_t msgs, decisions, switches;
+	uint64_t msgs, beats, decisions, switches;
 	/* heap */
 	struct vs_key *heap;
 	uint32_t heap_n, heap_cap;

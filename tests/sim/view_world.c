@@ -174,6 +174,10 @@ static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_vie
 
 	s->msgs++;
 	n->sent++;
+	if (m->phase == CORE_VIEW_BEAT && !m->view) {
+		s->beats++;
+		n->beats++;
+	}
 	if (s->checks && !works(s, from, to) && s->node[to].started) {
 		/* The owner notices: at once when refused, later when silent. */
 		peer_of(s, from, to);
