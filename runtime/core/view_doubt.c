@@ -16,7 +16,7 @@ static bool watched(const struct core_view *v, uint16_t node)
 /* From here on someone else has this long to do something about our suspicions. */
 static void be_patient(struct core_view *v, uint64_t now)
 {
-	v->patience_at = now + v->cfg.report_ns + view_turn(v);
+	v->patience_at = view_max(now, v->report_at) + v->cfg.report_ns + view_turn(v);
 	v->patience_end = now + 2 * v->cfg.pair_ns;
 }
 
@@ -156,6 +156,10 @@ static void check(struct core_view *v, struct view_case *c, uint64_t now)
 {
 	struct core_view_msg m;
 
+	c->ask_at = now + v->cfg.check_ns / (c->lost ? 1 : 4);
+	for (const struct view_case *o = v->cases; o < c; o++)
+		if (o->node == c->node)
+			return; /* asks for all who doubt it */
 	view_msg(v, &m, CORE_VIEW_CHECK, c->node);
 	/* Every other one through a third: perhaps only the path from here is cut. */
 	if (c->asks++ % 2 && !view_bit(v->suspect, c->node)) {
@@ -165,7 +169,6 @@ static void check(struct core_view *v, struct view_case *c, uint64_t now)
 	} else {
 		view_send(v, &m, CORE_VIEW_NONE);
 	}
-	c->ask_at = now + v->cfg.check_ns / (c->lost ? 1 : 4);
 }
 
 /* False: the case is closed. */
@@ -206,11 +209,11 @@ static void report(struct core_view *v, uint64_t now)
 
 			if (ours)
 				case_open(v, v->cfg.self, node, now);
-			else if (m.n < CORE_VIEW_SET)
+			if (m.n < CORE_VIEW_SET)
 				m.set[m.n++] = node;
 		}
 	}
-	if (!ours)
+	if (first != v->cfg.self)
 		view_send(v, &m, CORE_VIEW_NONE);
 	v->report_at = now + v->cfg.check_ns;
 }
