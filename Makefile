@@ -180,6 +180,8 @@ soak-sim: $(B)/sim
 	$(Q)$(B)/sim --seeds 100000
 sim-view: $(B)/sim-view
 	$(Q)$(B)/sim-view $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
+check-model:
+	$(Q)tests/deps model && docs/models/check
 sim-scale: $(B)/sim-view
 	$(Q)$(B)/sim-view --scale
 
