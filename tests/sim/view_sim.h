@@ -30,7 +30,7 @@ enum vs_life {
 struct vs_peer { /* someone the owner has a link with */
 	uint16_t node;
 	uint64_t bad_since; /* CORE_NEVER: well */
-	bool suspected;
+	bool suspected, flap;
 };
 
 struct vs_node {
@@ -79,7 +79,7 @@ struct vs {
 	struct core_view_cfg cfg;
 	uint16_t nodes, active;
 	struct vs_node *node;
-	bool calm, checks;
+	bool calm, checks, impatient;
 	uint64_t node_timeout, detect_ns;
 	/* network */
 	uint8_t *cut;	/* [from * nodes + to]: count */

@@ -194,6 +194,8 @@ static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_vie
 			continue;
 		if (s->delay_max && vs_chance(s, 3))
 			t += vs_below(s, s->delay_max);
+		if (s->impatient && s->now < s->heal_at && vs_chance(s, 30))
+			t += vs_below(s, vs_chance(s, 20) ? 400 * MS : 60 * MS);
 		t += n->slow + s->node[to].slow;
 		ev = vs_at(s, t, VS_EV_MSG, to);
 		ev->arg = from;
@@ -292,13 +294,24 @@ static void detect(struct vs *s, uint16_t node)
 
 	for (unsigned int i = 0; i < watched; i++)
 		peer_of(s, node, out[i]);
+	if (s->impatient && s->now < s->heal_at && watched && vs_chance(s, 15)) {
+		/* A connection was reset, and stands again a while later. */
+		struct vs_peer *p = peer_of(s, node, out[vs_below(s, watched)]);
+
+		if (!p->suspected)
+			core_view_suspect(n->v, p->node, vs_local(s, node));
+		p->suspected = p->flap = true;
+	}
 	for (uint32_t i = n->peers; i--;) {
 		struct vs_peer *p = &n->peer[i];
 		bool keep = false;
 
 		for (unsigned int k = 0; k < watched; k++)
 			keep |= out[k] == p->node;
-		if (works(s, node, p->node)) {
+		if (p->flap) {
+			p->flap = false;
+			keep = true;
+		} else if (works(s, node, p->node)) {
 			p->bad_since = CORE_NEVER;
 			if (p->suspected) {
 				p->suspected = false;

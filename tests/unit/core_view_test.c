@@ -504,17 +504,23 @@ static void votes_are_counted_once_and_the_highest_set_wins(void **state)
 	struct core_view_msg m, out, ask[4];
 	struct core_view_act a;
 	uint32_t asked = 0;
+	bool leaving_asked = false;
 
 	(void)state;
 	core_view_suspect(v, 4, net.now);
 	for (int i = 0; i < 40 && !asked; i++) {
 		net.now += 10 * MS;
 		while (core_view_poll(v, net.now, &a))
-			if (a.type == CORE_VIEW_ACT_SEND && a.msg.type == CORE_VIEW_WAVE &&
-				a.msg.phase == CORE_VIEW_PREPARE && a.msg.dst != 4)
+			if (a.type != CORE_VIEW_ACT_SEND || a.msg.type != CORE_VIEW_WAVE ||
+				a.msg.phase != CORE_VIEW_PREPARE)
+				continue;
+			else if (a.msg.dst == 4)
+				leaving_asked = true;
+			else
 				ask[asked++] = a.msg;
 	}
 	assert_int_equal(asked, 3);
+	assert_true(leaving_asked); /* perhaps it lives, and its vote is the one that counts */
 	m = msg(CORE_VIEW_TALLY, CORE_VIEW_PREPARE, ask[0].dst, 0);
 	m.root = 0;
 	m.lo = ask[0].lo;
@@ -615,6 +621,100 @@ static void half_of_the_view_is_never_proposed(void **state)
 	}
 }
 
+static void a_set_of_half_the_view_is_not_accepted(void **state)
+{
+	struct core_view *v = alone(5, 2);
+	struct core_view_msg m = wave(CORE_VIEW_ACCEPT, 1, 2, 5 << 16 | 1, 4), out;
+
+	(void)state;
+	m.n = 3;
+	m.set[1] = 3;
+	m.set[2] = 0;
+	core_view_rx(v, &m, net.now);
+	assert_false(next(v, CORE_VIEW_TALLY, &out, NULL));
+	assert_true(core_view_rest(v));
+}
+
+static void a_removed_node_still_tells_what_it_knows(void **state)
+{
+	struct core_view *v = alone(5, 2);
+	struct core_view_msg m = msg(CORE_VIEW_LOG, 0, 0, 2), out;
+
+	(void)state;
+	m.view = 1;
+	m.n = 1;
+	m.set[0] = 2 | CORE_VIEW_END;
+	core_view_rx(v, &m, net.now);
+	assert_false(next(v, CORE_VIEW_WAVE, &out, NULL));
+	assert_int_equal(core_view_deadline(v), CORE_NEVER);
+	m = wave(CORE_VIEW_PREPARE, 1, 2, 6 << 16 | 1, 3);
+	core_view_rx(v, &m, net.now);
+	assert_true(next(v, CORE_VIEW_LOG, &out, NULL));
+	assert_int_equal(out.dst, 1);
+	assert_int_equal(out.set[0], 2 | CORE_VIEW_END);
+}
+
+static void an_old_views_answers_do_not_count(void **state)
+{
+	struct core_view *v = alone(5, 2);
+	struct core_view_msg m = msg(CORE_VIEW_LOG, 0, 0, 2), out;
+
+	(void)state;
+	m.view = 1;
+	m.n = 1;
+	m.set[0] = 4 | CORE_VIEW_END;
+	core_view_rx(v, &m, net.now);
+	/* A proposer of view 0 is told, not answered. */
+	m = wave(CORE_VIEW_PREPARE, 1, 2, 6 << 16 | 1, 3);
+	core_view_rx(v, &m, net.now);
+	assert_true(next(v, CORE_VIEW_LOG, &out, NULL));
+	core_view_rx(v, &m, net.now);
+	assert_false(next(v, CORE_VIEW_TALLY, &out, NULL));
+}
+
+static void another_node_is_asked_for_a_range_without_answer(void **state)
+{
+	struct core_view *v;
+	struct core_view_act a;
+	uint16_t first = CORE_VIEW_NONE;
+	bool other = false;
+
+	(void)state;
+	begin(8, 0, false);
+	net.cfg.self = 0;
+	v = net.v[0];
+	for (int i = 0; i < 30; i++) {
+		while (core_view_poll(v, net.now, &a)) {
+			if (a.type != CORE_VIEW_ACT_SEND || a.msg.lo != 1)
+				continue;
+			if (first == CORE_VIEW_NONE)
+				first = a.node;
+			other |= a.node != first;
+		}
+		net.now += 10 * MS;
+	}
+	assert_int_equal(first, 1);
+	assert_true(other);
+}
+
+static void an_index_may_be_taken_over_again(void **state)
+{
+	uint16_t inc;
+
+	(void)state;
+	begin(6, 2, false);
+	run(SEC);
+	lose(1);
+	run(5 * SEC);
+	assert_int_equal(net.sw_node[0], 4);
+	lose(4);
+	run(5 * SEC);
+	assert_int_equal(core_view_node(net.v[0], 1, &inc), 5);
+	assert_int_equal(inc, 2);
+	assert_int_equal(net.sw_node[0], 5);
+	assert_int_equal(net.sw_inc[5], 2);
+}
+
 static void nonsense_is_refused(void **state)
 {
 	struct core_view *v = alone(4, 1);
@@ -669,6 +769,11 @@ int main(void)
 		cmocka_unit_test(a_grant_counts_from_what_it_echoes),
 		cmocka_unit_test(what_cannot_be_sent_goes_through_a_third),
 		cmocka_unit_test(half_of_the_view_is_never_proposed),
+		cmocka_unit_test(a_set_of_half_the_view_is_not_accepted),
+		cmocka_unit_test(a_removed_node_still_tells_what_it_knows),
+		cmocka_unit_test(an_old_views_answers_do_not_count),
+		cmocka_unit_test(another_node_is_asked_for_a_range_without_answer),
+		cmocka_unit_test(an_index_may_be_taken_over_again),
 		cmocka_unit_test(nonsense_is_refused),
 	};
 
