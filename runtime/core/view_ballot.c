@@ -14,6 +14,20 @@ static bool leaves_majority(const struct core_view *v, const struct view_set *s)
 	return s->n && (v->alive - s->n > v->alive / 2 || (v->alive == 2 && s->n == 1));
 }
 
+static bool witnessed(const struct core_view *v, const struct view_set *s)
+{
+	return v->word != CORE_VIEW_NONE && s->n == 1 && s->node[0] == v->word;
+}
+
+/*
+ * Of two with a witness neither can accept what the other proposes, or its later death would leave us with
+ * our own removal. The one whose word it has decides; the other never had a word, so no decision.
+ */
+static bool by_witness(const struct core_view *v)
+{
+	return v->alive == 2 && v->cfg.witness;
+}
+
 /* Acceptor. False: the wave is not ours to carry on. */
 bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 {
@@ -36,7 +50,7 @@ bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 	for (uint8_t i = 0; i < s.n; i++)
 		if (!core_view_member(v, s.node[i]))
 			return false;
-	if (accept && !leaves_majority(v, &s))
+	if (accept && (!leaves_majority(v, &s) || by_witness(v)))
 		return false;
 	/* A late PREPARE after this ballot's ACCEPT. */
 	if (!accept && v->accepted == m->ballot)
@@ -55,19 +69,13 @@ bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now)
 	return true;
 }
 
-static bool witnessed(const struct core_view *v, const struct view_set *s)
-{
-	return v->word != CORE_VIEW_NONE && s->n == 1 && s->node[0] == v->word;
-}
-
 /* Majority of the view; of two the lower alone, or the one whose word the witness backs. */
 bool view_quorum(const struct core_view *v, const struct view_wave *w)
 {
 	if (v->alive == 2 && !v->cfg.witness && view_lowest(v, false) == v->cfg.self)
 		return w->own;
-	if (v->alive == 2 && v->cfg.witness && w->phase != CORE_VIEW_BEAT && w->own &&
-		witnessed(v, w->acc ? &w->acc_set : &w->set))
-		return true;
+	if (by_witness(v) && w->phase != CORE_VIEW_BEAT)
+		return w->own && witnessed(v, &w->set);
 	return w->own && view_count(w) > v->alive / 2u;
 }
 
@@ -160,7 +168,7 @@ void view_ballot_tick(struct core_view *v, uint64_t now)
 		return;
 	}
 	wanted(v, &v->want);
-	if (!leaves_majority(v, &v->want)) {
+	if (!leaves_majority(v, &v->want) || (by_witness(v) && !witnessed(v, &v->want))) {
 		v->propose_at = now + v->cfg.step_ns + view_noise(v, v->cfg.step_ns);
 		return;
 	}

@@ -68,7 +68,7 @@ static void first_install(struct vs *s, uint16_t node, const struct view_set *se
 	if (n == 2 && !s->cfg.witness)
 		ok |= node == lowest;
 	if (n == 2 && s->cfg.witness)
-		ok |= set->n == 1 && s->node[set->node[0]].life > VS_STOPPED;
+		ok = set->n == 1 && s->node[set->node[0]].life > VS_STOPPED;
 	if (!ok)
 		vs_fail(s, "node %u: view %u decided with %u votes of %u", node, s->views + 1, most, n);
 	if (s->calm)

@@ -33,17 +33,20 @@ static void setup(struct vs *s)
 	s->detect_ns = 100 * MS + vs_below(s, 200 * MS);
 	s->delay = 100 * US + vs_below(s, vs_chance(s, 80) ? MS : 5 * MS);
 	s->heal_at = 2 * SEC + vs_below(s, vs_chance(s, 50) ? 4 * SEC : 16 * SEC);
-	s->impatient = !s->calm && vs_chance(s, 40);
+	s->impatient = !s->calm && vs_chance(s, 50);
 	if (s->impatient) {
+		s->late_odds = 10 + (uint32_t)vs_below(s, 50);
+		s->late_max = (10 * MS) << vs_below(s, 6);
 		/* Proposers get in each other's way, and call lost who is only late. */
-		if (nodes > 9)
-			nodes = (uint16_t)(3 + nodes % 7);
+		if (nodes < 3 || nodes > 9)
+			nodes = (uint16_t)(3 + nodes % 5);
 		if (cfg.spares >= nodes / 2)
 			cfg.spares = (uint16_t)(nodes / 3);
-		cfg.step_ns = MS + vs_below(s, 10 * MS);
+		cfg.step_ns = MS / 10 + vs_below(s, vs_chance(s, 50) ? MS : 10 * MS);
 		cfg.check_ns = 3 * MS + vs_below(s, 60 * MS);
 		cfg.report_ns = 20 * MS + vs_below(s, 200 * MS);
-		cfg.hop_ns = 5 * MS + vs_below(s, 15 * MS);
+		cfg.hop_ns = MS + vs_below(s, 15 * MS);
+		s->detect_ns = 5 * MS + vs_below(s, 100 * MS);
 	}
 	vs_new(s, &cfg, nodes);
 	s->deaths_max = vs_chance(s, 80) ? (nodes - 1u) / 2 : nodes;

@@ -86,7 +86,8 @@ struct vs {
 	uint8_t *group; /* partition a node is in */
 	uint16_t pair[2]; /* cut for ever; equal: none */
 	uint32_t loss, dup;
-	uint64_t delay, delay_max;
+	uint64_t delay, delay_max, late_max; /* late: of impatient seeds */
+	uint32_t late_odds;
 	uint32_t kill_in, kill_more; /* messages of ballots until their sender dies */
 	uint64_t heal_at;
 	uint32_t deaths, deaths_max;

@@ -194,8 +194,8 @@ static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_vie
 			continue;
 		if (s->delay_max && vs_chance(s, 3))
 			t += vs_below(s, s->delay_max);
-		if (s->impatient && s->now < s->heal_at && vs_chance(s, 30))
-			t += vs_below(s, vs_chance(s, 20) ? 400 * MS : 60 * MS);
+		if (s->impatient && s->now < s->heal_at && vs_chance(s, s->late_odds))
+			t += vs_below(s, s->late_max);
 		t += n->slow + s->node[to].slow;
 		ev = vs_at(s, t, VS_EV_MSG, to);
 		ev->arg = from;
@@ -223,8 +223,8 @@ void vs_run(struct vs *s, uint16_t node)
 			continue;
 		}
 		send(s, node, act.node, &act.msg);
-		if (s->kill_in && act.msg.type == CORE_VIEW_WAVE &&
-			act.msg.phase != CORE_VIEW_BEAT && act.msg.root == node &&
+		if (s->kill_in && act.msg.type == CORE_VIEW_WAVE && act.msg.root == node &&
+			(act.msg.phase != CORE_VIEW_BEAT || (act.msg.view && vs_chance(s, 10))) &&
 			!--s->kill_in) {
 			if (s->kill_more) {
 				s->kill_more--;
@@ -285,6 +285,24 @@ void vs_continue(struct vs *s, uint16_t node)
 		vs_run(s, node);
 }
 
+/*
+ * A connection is reset and stands again a while later; meanwhile the node has called the other lost,
+ * rightly or not. What is decided must be one thing whoever proposes what.
+ */
+static void doubt(struct vs *s, uint16_t node, uint16_t whom)
+{
+	struct vs_peer *p = peer_of(s, node, whom);
+	struct core_view *v = s->node[node].v;
+	uint64_t now = vs_local(s, node);
+
+	if (!p->suspected)
+		core_view_suspect(v, whom, now);
+	p->suspected = p->flap = true;
+	if (v->case_n < CORE_VIEW_CASES)
+		v->cases[v->case_n++] = (struct view_case){ .node = whom, .by = node,
+			.victim = whom, .since = now, .seen = now, .ask_at = now, .lost = true };
+}
+
 /* The owner's links: whom it watches, and whom it could not send to. */
 static void detect(struct vs *s, uint16_t node)
 {
@@ -294,14 +312,8 @@ static void detect(struct vs *s, uint16_t node)
 
 	for (unsigned int i = 0; i < watched; i++)
 		peer_of(s, node, out[i]);
-	if (s->impatient && s->now < s->heal_at && watched && vs_chance(s, 15)) {
-		/* A connection was reset, and stands again a while later. */
-		struct vs_peer *p = peer_of(s, node, out[vs_below(s, watched)]);
-
-		if (!p->suspected)
-			core_view_suspect(n->v, p->node, vs_local(s, node));
-		p->suspected = p->flap = true;
-	}
+	if (s->impatient && s->now < s->heal_at && watched && vs_chance(s, 40))
+		doubt(s, node, out[vs_below(s, watched)]);
 	for (uint32_t i = n->peers; i--;) {
 		struct vs_peer *p = &n->peer[i];
 		bool keep = false;
