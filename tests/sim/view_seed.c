@@ -39,7 +39,7 @@ static void setup(struct vs *s)
 		s->late_max = (10 * MS) << vs_below(s, 6);
 		/* Proposers get in each other's way, and call lost who is only late. */
 		if (nodes < 3 || nodes > 9)
-			nodes = (uint16_t)(3 + nodes % 5);
+			nodes = (uint16_t)(3 + nodes % 7);
 		if (cfg.spares >= nodes / 2)
 			cfg.spares = (uint16_t)(nodes / 3);
 		cfg.step_ns = MS / 10 + vs_below(s, vs_chance(s, 50) ? MS : 10 * MS);

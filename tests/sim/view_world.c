@@ -301,6 +301,26 @@ static void doubt(struct vs *s, uint16_t node, uint16_t whom)
 	if (v->case_n < CORE_VIEW_CASES)
 		v->cases[v->case_n++] = (struct view_case){ .node = whom, .by = node,
 			.victim = whom, .since = now, .seen = now, .ask_at = now, .lost = true };
+	if (!v->phase)
+		v->propose_at = now; /* not politely after the one who is at it */
+}
+
+/* Two at once, of different opinion. */
+static void duel(struct vs *s, uint16_t node)
+{
+	uint16_t all = (uint16_t)vs_below(s, s->nodes), whom = (uint16_t)vs_below(s, s->nodes);
+
+	for (int k = 0; k < 2; k++) {
+		struct vs_node *n = &s->node[node];
+
+		if (n->life == VS_UP && n->started && whom != node &&
+			core_view_member(n->v, node) && core_view_member(n->v, whom)) {
+			doubt(s, node, whom);
+			vs_run(s, node);
+		}
+		node = all;
+		whom = (uint16_t)vs_below(s, s->nodes);
+	}
 }
 
 /* The owner's links: whom it watches, and whom it could not send to. */
@@ -312,8 +332,10 @@ static void detect(struct vs *s, uint16_t node)
 
 	for (unsigned int i = 0; i < watched; i++)
 		peer_of(s, node, out[i]);
-	if (s->impatient && s->now < s->heal_at && watched && vs_chance(s, 40))
-		doubt(s, node, out[vs_below(s, watched)]);
+	if (s->impatient && s->now < s->heal_at && vs_chance(s, 30))
+		duel(s, node);
+	if (n->life != VS_UP)
+		return;
 	for (uint32_t i = n->peers; i--;) {
 		struct vs_peer *p = &n->peer[i];
 		bool keep = false;
