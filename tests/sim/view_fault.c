@@ -52,6 +52,12 @@ static void cut(struct vs *s, uint16_t a, uint16_t b, uint64_t most)
 	vs_trace(s, a, "cut to %u", b);
 }
 
+void vs_fault_cut(struct vs *s, uint16_t a, uint16_t b, uint64_t most)
+{
+	cut(s, a, b, most);
+	cut(s, b, a, most);
+}
+
 void vs_fault(struct vs *s)
 {
 	uint16_t a = (uint16_t)vs_below(s, s->nodes), b = (uint16_t)vs_below(s, s->nodes);

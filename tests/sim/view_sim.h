@@ -129,6 +129,7 @@ void vs_until(struct vs *s, uint64_t t, bool (*done)(struct vs *));
 void vs_fault_start(struct vs *s);
 void vs_fault(struct vs *s);
 void vs_fault_heal(struct vs *s, const struct vs_ev *ev);
+void vs_fault_cut(struct vs *s, uint16_t a, uint16_t b, uint64_t most);
 void vs_fault_end(struct vs *s);
 void vs_kill(struct vs *s, uint16_t node);
 bool vs_relayed(const struct vs *s, uint16_t a, uint16_t b);

@@ -305,10 +305,13 @@ static void doubt(struct vs *s, uint16_t node, uint16_t whom)
 		v->propose_at = now; /* not politely after the one who is at it */
 }
 
-/* Two at once, of different opinion. */
+/* Two at once, of different opinion, who for a moment hear nothing of each other. */
 static void duel(struct vs *s, uint16_t node)
 {
-	uint16_t all = (uint16_t)vs_below(s, s->nodes), whom = (uint16_t)vs_below(s, s->nodes);
+	uint16_t other = (uint16_t)vs_below(s, s->nodes), whom = (uint16_t)vs_below(s, s->nodes);
+
+	if (other != node && vs_chance(s, 70))
+		vs_fault_cut(s, node, other, 2 * s->late_max);
 
 	for (int k = 0; k < 2; k++) {
 		struct vs_node *n = &s->node[node];
@@ -318,7 +321,7 @@ static void duel(struct vs *s, uint16_t node)
 			doubt(s, node, whom);
 			vs_run(s, node);
 		}
-		node = all;
+		node = other;
 		whom = (uint16_t)vs_below(s, s->nodes);
 	}
 }
@@ -332,7 +335,7 @@ static void detect(struct vs *s, uint16_t node)
 
 	for (unsigned int i = 0; i < watched; i++)
 		peer_of(s, node, out[i]);
-	if (s->impatient && s->now < s->heal_at && vs_chance(s, 30))
+	if (s->impatient && s->now < s->heal_at && vs_chance(s, 60))
 		duel(s, node);
 	if (n->life != VS_UP)
 		return;
