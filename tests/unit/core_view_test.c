@@ -497,6 +497,28 @@ static void what_was_accepted_is_told_and_carried_on(void **state)
 	assert_int_equal(out.count, 0);
 }
 
+static void an_accepted_set_is_carried_on_when_its_proposer_is_silent(void **state)
+{
+	struct core_view *v = alone(5, 2);
+	struct core_view_msg m = wave(CORE_VIEW_ACCEPT, 1, 2, 5 << 16 | 1, 4), out;
+	bool own = false;
+
+	(void)state;
+	core_view_rx(v, &m, net.now);
+	assert_false(core_view_rest(v));
+	for (int i = 0; i < 500 && !own; i++) {
+		struct core_view_act a;
+
+		net.now += 10 * MS;
+		while (core_view_poll(v, net.now, &a)) {
+			out = a.msg;
+			own |= a.type == CORE_VIEW_ACT_SEND && out.type == CORE_VIEW_WAVE &&
+			       out.phase == CORE_VIEW_PREPARE && out.root == 2 && out.set[0] == 4;
+		}
+	}
+	assert_true(own);
+}
+
 /* A proposer of five: answers by hand. */
 static void votes_are_counted_once_and_the_highest_set_wins(void **state)
 {
@@ -765,6 +787,7 @@ int main(void)
 		cmocka_unit_test(views_that_were_missed_come_in_order),
 		cmocka_unit_test(a_promise_is_kept),
 		cmocka_unit_test(what_was_accepted_is_told_and_carried_on),
+		cmocka_unit_test(an_accepted_set_is_carried_on_when_its_proposer_is_silent),
 		cmocka_unit_test(votes_are_counted_once_and_the_highest_set_wins),
 		cmocka_unit_test(a_grant_counts_from_what_it_echoes),
 		cmocka_unit_test(what_cannot_be_sent_goes_through_a_third),
