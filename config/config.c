@@ -83,6 +83,10 @@ const struct config_key config_keys[] = {
 	{"unreachable_ms", CONFIG_T_UINT, 100, 3600000, "milliseconds", "5000", FIELD(unreachable_ms),
 		"No path to a node for so long: its peers are told that it is unreachable."},
 
+	{"node_timeout_ms", CONFIG_T_UINT, 0, 600000, "milliseconds", "1000", FIELD(node_timeout_ms),
+		"A node that is silent for so long is suspected, and the others decide whether it is "
+		"lost; 0 never decides."},
+
 	{"spin_us", CONFIG_T_UINT, 0, 1000000, "microseconds", "20", FIELD(spin_us),
 		"The daemon looks for work for so long before it sleeps."},
 	{"memory_limit_mb", CONFIG_T_NONE, 32, 1u << 24, "MiB", "null", FIELD(memory_limit_mb),

@@ -57,6 +57,7 @@ struct config {
 	uint32_t hold_down_ms, hold_down_max_ms;
 	uint32_t probes;
 	uint32_t unreachable_ms;
+	uint32_t node_timeout_ms; /* 0: never decide */
 
 	/* the daemon */
 	uint32_t spin_us;

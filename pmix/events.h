@@ -16,6 +16,10 @@
 #define RCS_PMIX_PEER_BACK	    (RCS_PMIX_EVENT_BASE - 4)
 #define RCS_PMIX_RANK_LOST	    (RCS_PMIX_EVENT_BASE - 5) /* a rank died, its node lives */
 
+#define RCS_PMIX_NODE_SUSPECTED	    (RCS_PMIX_EVENT_BASE - 7) /* a node is silent */
+#define RCS_PMIX_NODE_LOST	    (RCS_PMIX_EVENT_BASE - 8) /* the members decided that it is lost */
+#define RCS_PMIX_PARTITIONED	    (RCS_PMIX_EVENT_BASE - 9) /* this node is not among the majority */
+
 /* enum shm_event_code c <-> PMIx code */
 #define RCS_PMIX_EVENT(c)	    (RCS_PMIX_EVENT_BASE - (int)(c))
 
@@ -29,6 +33,7 @@
 #define RCS_PMIX_KEY_RAIL	    "rcshare.rail"	   /* uint32 */
 #define RCS_PMIX_KEY_TO_RAIL	    "rcshare.to_rail"	   /* uint32: 4 is TCP */
 #define RCS_PMIX_KEY_RANK	    "rcshare.rank"	   /* uint32: RANK_LOST */
+#define RCS_PMIX_KEY_VIEW	    "rcshare.view"	   /* uint32: NODE_LOST: of the view without it */
 #define RCS_PMIX_KEY_REASON	    "rcshare.reason"	   /* string */
 #define RCS_PMIX_KEY_RESENT	    "rcshare.frames_resent" /* uint32 */
 #define RCS_PMIX_KEY_TIME	    "rcshare.time_ns"	   /* uint64: UTC */

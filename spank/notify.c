@@ -71,7 +71,7 @@ static void stay_loaded(void)
 
 #ifdef HAVE_PMIX_H
 
-#define INFO_MAX 17
+#define INFO_MAX 18
 
 /* PMIx may look at it until it calls back. */
 struct raised {
@@ -137,6 +137,8 @@ static void add_payload(struct raised *r)
 		add_u32(r, RCS_PMIX_KEY_TO_RAIL, ev->to_lane);
 		add_u32(r, RCS_PMIX_KEY_RESENT, ev->frames_resent);
 	}
+	if (ev->view)
+		add_u32(r, RCS_PMIX_KEY_VIEW, ev->view);
 	add_text(r, RCS_PMIX_KEY_REASON, ev->reason);
 	add_u64(r, RCS_PMIX_KEY_TIME, ev->time_ns);
 	add_u64(r, RCS_PMIX_KEY_NOTICE, ev->notice_ns);
@@ -167,7 +169,7 @@ static void raise_event(const struct shm_event *ev)
 	struct raised *r;
 	pmix_status_t rc;
 
-	if (ev->code < SHM_EV_RAIL_FAILED || ev->code > SHM_EV_RANK_LOST || !pmix_find())
+	if (ev->code < SHM_EV_RAIL_FAILED || ev->code > SHM_EV_PARTITIONED || !pmix_find())
 		return;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -262,6 +264,27 @@ static int say(int fd, uint32_t type)
 	return send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
+/* From now on tell this socket the news; the members of the step are its nodes. */
+static int monitor(int fd, uint32_t step, const char *nodes)
+{
+	size_t len = nodes ? strlen(nodes) + 1 : 1;
+	struct shm_monitor *m = calloc(1, sizeof(*m) + len);
+	int size = SHM_MONITOR_MAX + 4096, rc;
+
+	if (!m)
+		return -ENOMEM;
+	m->m.type = SHM_MSG_MONITOR;
+	m->m.abi = SHM_ABI;
+	m->step = step;
+	m->len = (uint32_t)len;
+	if (nodes)
+		memcpy(m->nodes, nodes, len);
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	rc = send(fd, m, sizeof(*m) + len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	free(m);
+	return rc;
+}
+
 static int open_socket(void)
 {
 	const struct timeval wait = {.tv_usec = ANSWER_MS * 1000};
@@ -303,7 +326,7 @@ static int start_thread(void)
 	return -rc;
 }
 
-int notify_start(const char *socket_path, uint32_t job, uint32_t step)
+int notify_start(const char *socket_path, uint32_t job, uint32_t step, const char *nodes)
 {
 	int rc;
 
@@ -326,7 +349,7 @@ int notify_start(const char *socket_path, uint32_t job, uint32_t step)
 	if (!rc)
 		rc = say(self.sock, SHM_MSG_STEP_END);
 	if (!rc)
-		rc = say(self.sock, SHM_MSG_MONITOR);
+		rc = monitor(self.sock, step, nodes);
 	if (!rc)
 		rc = start_thread();
 	if (rc)

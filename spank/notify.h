@@ -11,9 +11,10 @@
 /*
  * Called in slurm_spank_init_post_opt of slurmstepd, for each step that uses rcshare, once the
  * daemon is ready. Returns 0 or -errno; the step runs on without events when it fails.
- * `socket_path` is valid during the call only.
+ * `nodes`: names of the step's nodes, joined by commas, or NULL. The strings are valid during the
+ * call only.
  */
-int notify_start(const char *socket_path, uint32_t job, uint32_t step);
+int notify_start(const char *socket_path, uint32_t job, uint32_t step, const char *nodes);
 
 /* Called in slurm_spank_task_post_fork after the step's last local task has been forked. */
 void notify_tasks_forked(void);

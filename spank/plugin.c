@@ -187,11 +187,24 @@ static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 		spank_setenv(sp, PLUG_ENV_EAGER, opt->eager ? "1" : "0", 1);
 }
 
+/* The step's nodes, expanded; the caller frees *out. NULL: Slurm does not tell, or no memory. */
+static const char *step_nodes(spank_t sp, char **out)
+{
+	static char list[PLUG_HOSTLIST_MAX];
+	struct plug_error err;
+
+	*out = NULL;
+	if (job_env(sp, "SLURM_STEP_NODELIST", list, sizeof(list)))
+		plug_hostlist_expand(list, out, &err);
+	return *out;
+}
+
 static void step_begin(spank_t sp)
 {
 	char value[PLUG_PATH_MAX], path[PLUG_PATH_MAX + 64], host[256];
 	struct plug_option opt = PLUG_OPTION_INIT;
 	struct plug_error err = {""};
+	char *nodes;
 	uint32_t stepid = 0;
 	int rc;
 
@@ -222,7 +235,8 @@ static void step_begin(spank_t sp)
 	}
 	if (step.uses) {
 		snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
-		rc = notify_start(path, step.job, stepid);
+		rc = notify_start(path, step.job, stepid, step_nodes(sp, &nodes));
+		free(nodes);
 		if (rc)
 			slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
 	}

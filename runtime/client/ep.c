@@ -162,7 +162,7 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	ep->blocked = ep->kick = false;
 	ep_watch(ep, EPOLL_CTL_DEL);
 	end_requests(ep, status);
-	if (status != RCS_ERR_NOMEM && !ctx->lost_told) {
+	if (status != RCS_ERR_NOMEM && status != RCS_ERR_PARTITIONED && !ctx->lost_told) {
 		struct rcs_event ev = {.code = RCS_EVENT_RUNTIME_LOST, .origin = ep->ch.node,
 			.peer = UINT32_MAX, .rail = UINT32_MAX, .to_rail = UINT32_MAX,
 			.rank = UINT32_MAX, .step = UINT32_MAX};
@@ -187,18 +187,38 @@ static void rank_lost(rcs_ep *ep, uint32_t node)
 	}
 }
 
+/* What was outstanding to it ends, new requests are refused; receives from any source go on. */
+static void node_lost(rcs_ep *ep, uint32_t node)
+{
+	struct cl_op *op, *next;
+	rcs_peer *p, *tmp;
+
+	HASH_ITER(hh, ep->peers, p, tmp)
+		if (p->key.node == node)
+			cl_peer_gone(p, RCS_ERR_NODE_LOST);
+	DL_FOREACH_SAFE(ep->posted, op, next)
+		if (op->peer && op->peer->key.node == node) {
+			cl_op_unlink(op);
+			cl_op_end_recv(op, RCS_ERR_NODE_LOST);
+		}
+}
+
 void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 {
 	rcs_ctx *ctx = ep->ctx;
 	struct rcs_event e = {.code = ev->code, .origin = ev->origin, .seq = ev->seq, .peer = ev->peer,
 		.rail = ev->rail, .to_rail = ev->to_lane, .rank = ev->rank, .step = ev->step,
-		.frames_resent = ev->frames_resent, .time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
+		.frames_resent = ev->frames_resent, .view = ev->view, .time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
 		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns};
 
 	if (ev->origin >= ctx->nodes)
 		return;
 	if (ev->code == SHM_EV_RANK_LOST)
 		rank_lost(ep, ev->origin);
+	if (ev->code == SHM_EV_NODE_LOST)
+		node_lost(ep, ev->peer);
+	if (ev->code == SHM_EV_PARTITIONED && ev->origin == ctx->node)
+		cl_ep_lost(ep, RCS_ERR_PARTITIONED);
 	/* each endpoint of the context is told; the user hears it once */
 	if (ev->seq <= ctx->event_seq[ev->origin])
 		return;

@@ -195,3 +195,9 @@ int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, bool known, 
 	}
 	return -1;
 }
+
+void core_rma_give_up(struct core_rma *m, int piece)
+{
+	m->held--;
+	release(m, (uint16_t)piece);
+}

@@ -113,6 +113,9 @@ void core_rma_fenced(struct core_rma *m, struct core_link *l, uint8_t lane, uint
 int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, bool known, uint32_t psn,
 	uint64_t now, enum core_piece_end *end);
 
+/* The peer is lost for good and our side is fenced: a HELD piece is over, executed or not. */
+void core_rma_give_up(struct core_rma *m, int piece);
+
 static inline bool core_rma_idle(const struct core_rma *m)
 {
 	return m->used == 0;

@@ -371,6 +371,9 @@ enum rcs_event_code {
 	RCS_EVENT_PEER_BACK = 4,
 	RCS_EVENT_RANK_LOST = 5,
 	RCS_EVENT_RUNTIME_LOST = 6,
+	RCS_EVENT_NODE_SUSPECTED = 7,
+	RCS_EVENT_NODE_LOST = 8,   /* requests to ranks of node `peer` end with RCS_ERR_NODE_LOST */
+	RCS_EVENT_PARTITIONED = 9, /* of this node: all requests end with RCS_ERR_PARTITIONED */
 };
 struct rcs_event {
 	uint32_t code;	 /* enum rcs_event_code */
@@ -378,6 +381,7 @@ struct rcs_event {
 	uint64_t seq;	 /* grows by one for each event of an origin */
 	uint32_t peer, rail, to_rail, rank, step; /* ~0: not applicable */
 	uint32_t frames_resent;
+	uint32_t view;	  /* NODE_LOST: number of the view without it; else 0 */
 	uint64_t time_ns; /* UTC */
 	uint64_t notice_ns, recover_ns, blackout_ns; /* durations */
 	const char *host, *reason; /* valid during the call */

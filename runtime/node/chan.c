@@ -161,6 +161,8 @@ void chan_close(struct node *n, struct chan *c, const char *why)
 	c->closing = true;
 	n->work = true;
 	node_unwatch(n, &c->sock);
+	if (c->kind == CHAN_MONITOR)
+		member_end(n, c);
 	if (c->kind != CHAN_RANK)
 		return;
 	if (n->slot[c->slot] == c)
@@ -215,6 +217,8 @@ struct chan *chan_find(struct node *n, uint16_t slot, uint32_t epoch)
 	return c && c->epoch == epoch && !c->broken ? c : NULL;
 }
 
+static void nobody(struct node *n, const struct wire_rec *r, int status);
+
 /* --- from ranks -------------------------------------------------------------------------------- */
 
 static int route(struct node *n, const struct wire_rec *r, const void *payload)
@@ -226,6 +230,10 @@ static int route(struct node *n, const struct wire_rec *r, const void *payload)
 		return 0;
 	}
 	l = link_get(n, r->dst_node);
+	if (l && l->lost) {
+		nobody(n, r, RCS_ERR_NODE_LOST);
+		return 0;
+	}
 	return l ? link_append(l, r, payload) : -EAGAIN;
 }
 
@@ -387,7 +395,7 @@ static void answer(struct node *n, const struct wire_rec *to, uint16_t type, uin
 }
 
 /* Nobody is there: whoever asked for something is told, once for each endpoint or each request. */
-static void nobody(struct node *n, const struct wire_rec *r)
+static void nobody(struct node *n, const struct wire_rec *r, int status)
 {
 	uint64_t op = 0;
 
@@ -398,6 +406,7 @@ static void nobody(struct node *n, const struct wire_rec *r)
 	case WIRE_REC_RTS:
 	case WIRE_REC_CTS:
 	case WIRE_REC_CANCEL:
+	case WIRE_REC_RATOM:
 		op = r->op;
 		break;
 	case WIRE_REC_PUSH:
@@ -405,7 +414,7 @@ static void nobody(struct node *n, const struct wire_rec *r)
 	default:
 		return;
 	}
-	answer(n, r, WIRE_REC_GONE, op, r->type, (uint64_t)(int64_t)RCS_ERR_PEER_GONE);
+	answer(n, r, WIRE_REC_GONE, op, r->type, (uint64_t)(int64_t)status);
 }
 
 /* A second GONE without a request for the same endpoint would take room nobody reserved. */
@@ -435,6 +444,9 @@ static bool own(struct node *n, const struct wire_rec *r, const void *payload)
 	case WIRE_REC_RGET:
 	case WIRE_REC_RATOM:
 		serve_record(n, r, payload);
+		return true;
+	case WIRE_REC_VIEW:
+		member_receive(n, r, payload);
 		return true;
 	case WIRE_REC_KEY_ASK:
 	case WIRE_REC_KEY:
@@ -466,7 +478,7 @@ void chan_deliver(struct node *n, const struct wire_rec *r, const void *payload)
 	if (c && r->type == WIRE_REC_GONE && !r->op && told_already(c, r))
 		return;
 	if (!c || !chan_put(n, c, r, payload))
-		nobody(n, r);
+		nobody(n, r, RCS_ERR_PEER_GONE);
 	else if (r->type == WIRE_REC_MSG && r->flags & WIRE_REC_F_DELIVERED)
 		answer(n, r, WIRE_REC_DELIVERED, r->op, 0, 0);
 }

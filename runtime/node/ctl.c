@@ -29,6 +29,8 @@ union any_msg {
 	struct shm_alloc alloc;
 	struct shm_eager eager;
 	struct shm_step_end step_end;
+	uint8_t room[sizeof(struct shm_monitor) + SHM_MONITOR_MAX];
+	struct shm_monitor monitor;
 };
 
 void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, unsigned nfds)
@@ -357,11 +359,11 @@ static size_t want_len(uint32_t type)
 static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 {
 	struct chan *c = (struct chan *)w;
-	union any_msg u;
+	static union any_msg u;
 	ssize_t got;
 
 	(void)events;
-	memset(&u, 0, sizeof(u));
+	memset(&u, 0, sizeof(struct shm_eager)); /* the longest of fixed length */
 	got = recv(c->sock.fd, &u, sizeof(u), MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -409,6 +411,8 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	case SHM_MSG_MONITOR:
 		if (c->kind == CHAN_NEW)
 			c->kind = CHAN_MONITOR;
+		if ((size_t)got > sizeof(u.monitor) && u.monitor.len == (size_t)got - sizeof(u.monitor))
+			member_begin(n, c, &u.monitor);
 		reply(c, SHM_MSG_MONITOR, 0, "");
 		break;
 	case SHM_MSG_RECORD:

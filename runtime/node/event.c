@@ -59,11 +59,9 @@ void event_receive(struct node *n, const struct shm_event *ev)
 	}
 }
 
-void event_raise(struct node *n, struct shm_event *ev)
+/* For what every daemon finds out by itself. */
+void event_local(struct node *n, struct shm_event *ev)
 {
-	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
-		.src_node = (uint16_t)n->o.self, .src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON};
-
 	ev->origin = n->o.self;
 	ev->seq = ++n->event_seq;
 	ev->job = n->o.job;
@@ -71,6 +69,14 @@ void event_raise(struct node *n, struct shm_event *ev)
 	ev->time_ns = node_utc();
 	snprintf(ev->host, sizeof(ev->host), "%s", n->o.names[n->o.self]);
 	event_receive(n, ev);
+}
+
+void event_raise(struct node *n, struct shm_event *ev)
+{
+	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
+		.src_node = (uint16_t)n->o.self, .src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON};
+
+	event_local(n, ev);
 	for (struct link *l = n->links; l; l = l->next) {
 		r.dst_node = (uint16_t)l->peer;
 		link_append(l, &r, ev);

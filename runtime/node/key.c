@@ -214,7 +214,7 @@ static void rails_down(struct node *n, struct link *l)
 
 static void rails_up(struct node *n, struct link *l)
 {
-	if (--l->no_rails)
+	if (--l->no_rails || l->lost)
 		return;
 	for (unsigned i = 0; i < n->rails; i++)
 		if (l->vbuf && verbs_rail_ok(n->vb, i))
@@ -247,6 +247,20 @@ static void revoked(struct node *n, const struct wire_rec *r)
 	}
 	if (!g->importers_n)
 		region_destroy(n, g);
+}
+
+/* Its lanes are being fenced for ever: that is as good as its word. */
+void key_node_lost(struct node *n, uint32_t node)
+{
+	for (uint32_t k = 0; k < n->regions_n; k++) {
+		struct region *g = n->regions[k];
+
+		for (uint32_t i = 0; g->used && i < g->importers_n; i++)
+			if ((g->importers[i] & ~IMPORTER_DOWN) == node) {
+				g->importers[i] |= IMPORTER_DOWN;
+				g->revoke_until = n->now;
+			}
+	}
 }
 
 /* Importers that do not answer: their rails are fenced, and then the memory is free. */

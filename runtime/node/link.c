@@ -187,6 +187,8 @@ static int backlog_add(struct link *l, const struct wire_rec *r, const void *pay
 
 int link_append(struct link *l, const struct wire_rec *r, const void *payload)
 {
+	if (l->lost)
+		return 0;
 	if (l->bl_head == l->bl_tail && place(l, r, payload))
 		return 0;
 	if (l->bl_tail - l->bl_head + WIRE_REC_SPACE(r->len) > BACKLOG_MAX)
@@ -196,6 +198,8 @@ int link_append(struct link *l, const struct wire_rec *r, const void *payload)
 
 void link_answer(struct link *l, const struct wire_rec *r, const void *payload)
 {
+	if (l->lost)
+		return;
 	if (l->bl_head == l->bl_tail && place(l, r, payload))
 		return;
 	if (backlog_add(l, r, payload))
@@ -357,6 +361,8 @@ static void lanes_changed(struct link *l)
 	for (unsigned i = 0; i < CORE_LANES; i++)
 		if (l->core.lane[i].state == CORE_LANE_UP)
 			up |= 1u << i;
+	if (l->lost)
+		return;
 	atomic_store(&e->lanes_up, up);
 	atomic_store(&e->lane, l->core.active == CORE_LANE_NONE ? SHM_LANE_NONE : l->core.active);
 	if (l->core.active != CORE_LANE_NONE)
@@ -404,6 +410,8 @@ static void failed_over(struct link *l, const struct core_act *a)
 	if (f->reason == CORE_R_PEER || f->reason == CORE_R_REQUEST || f->reason == CORE_R_CLOSE ||
 		f->lane == CORE_LANE_TCP)
 		return;
+	if (l->lost)
+		return;
 	if (local && n->rail_told & 1u << f->lane)
 		return;
 	if (local)
@@ -434,6 +442,8 @@ static void reachable(struct link *l, bool yes)
 		.step = NODE_NONE, .rank = NODE_NONE, .peer = l->peer, .rail = NODE_NONE,
 		.to_lane = SHM_LANE_NONE};
 
+	if (l->lost)
+		return;
 	atomic_store(&entry(l)->state, yes ? SHM_NODE_UP : SHM_NODE_UNREACHABLE);
 	evlog_peer(&l->n->log, yes ? "peer_back" : "peer_unreachable", l->peer,
 		l->n->o.names[l->peer]);
@@ -534,6 +544,22 @@ void link_turn(struct node *n)
 			turn(l);
 }
 
+void link_lost(struct link *l)
+{
+	struct node *n = l->n;
+
+	if (l->lost)
+		return;
+	l->lost = true;
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		core_link_rail(&l->core, i, false, CORE_R_CLOSE, n->now);
+	l->bl_head = l->bl_tail = 0;
+	atomic_store(&entry(l)->busy, 0);
+	atomic_store(&entry(l)->state, SHM_NODE_DOWN);
+	key_node_lost(n, l->peer);
+	link_dirty(l);
+}
+
 /* --- what lanes report ------------------------------------------------------------------------ */
 
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
@@ -543,8 +569,9 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 	size_t at = 0;
 
 	l->dirty = true;
-	if (f->src_node != l->peer || f->lane_gen != gen)
+	if (f->src_node != l->peer || f->lane_gen != gen || l->lost)
 		return; /* sent for an older generation of the lane */
+	l->heard_at = n->now;
 	switch (f->type) {
 	case WIRE_FRAME_ACK:
 		core_link_rx_ack(&l->core, lane, gen, f->ack, f->limit, n->now);
@@ -684,7 +711,7 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
 {
 	n->work = true;
 	for (struct link *l = n->links; l; l = l->next) {
-		if (!l->vbuf)
+		if (!l->vbuf || l->lost)
 			continue;
 		core_link_rail(&l->core, (uint8_t)rail, ok && !l->no_rails, why, n->now);
 		link_dirty(l);

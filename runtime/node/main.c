@@ -460,7 +460,10 @@ static void tick(struct node *n)
 
 static uint64_t next_deadline(const struct node *n)
 {
-	uint64_t d = n->tick_at;
+	uint64_t d = n->tick_at, m = member_deadline(n);
+
+	if (m < d)
+		d = m;
 
 	for (const struct link *l = n->links; l; l = l->next)
 		if (l->deadline < d)
@@ -486,6 +489,7 @@ static void loop(struct node *n)
 			if (chan_poll(n, c))
 				n->work = true;
 		}
+		member_turn(n);
 		link_turn(n);
 		rma_pump_local(n);
 		chan_flush(n);

@@ -46,6 +46,7 @@ struct link;
 struct tcp_conn;
 struct rma;
 struct framed;
+struct member;
 
 /* What epoll's data points to; the first member of whatever is watched. */
 struct watch {
@@ -168,6 +169,9 @@ struct link {
 	struct rma *rmas;
 	struct framed *framed;
 	uint32_t framed_id;
+	uint64_t heard_at; /* last frame from the peer; 0: never */
+	bool refused;	   /* its daemon refuses or reset the connection, and none stands since */
+	bool lost;	   /* the members decided so: nothing goes there any more */
 	uint32_t no_rails; /* region revocations that keep its rails down */
 	uint32_t rail_told; /* bit lane: RAIL_FAILED was raised by this link, RAIL_BACK not yet */
 	uint64_t resent, tx_frames, rx_frames;
@@ -204,6 +208,9 @@ struct node {
 	struct region **regions;
 	uint32_t regions_n;
 	struct import *imports;
+	struct member *members;
+	uint64_t member_at; /* links were looked at then */
+	bool parted;	    /* this node is out of the step, or in a minority */
 	struct rma *local_rmas; /* between two ranks of this node */
 	struct chan *lent_to;	/* uverbs fds are out on loan */
 	struct evlog log;
@@ -262,6 +269,7 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why);
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
 	const uint8_t *payload);
 void link_free(struct link *l);
+void link_lost(struct link *l); /* fences all lanes to it and ends what is outstanding */
 extern const struct verbs_ops link_verbs_ops;
 
 /* tcp.c */
@@ -301,6 +309,7 @@ void key_receive(struct node *n, const struct wire_rec *r, const void *payload);
 void key_announce(struct node *n, struct region *r, uint32_t region); /* rails changed */
 void key_revoke(struct node *n, struct region *r, uint32_t region);   /* and then region_destroy */
 void key_tick(struct node *n);
+void key_node_lost(struct node *n, uint32_t node);
 
 /* rma.c */
 void rma_get_large(struct node *n, struct chan *c, const struct wire_rec *r, const struct wire_get *g);
@@ -319,10 +328,21 @@ int serve_access(const struct chan *c, const struct region *r, uint64_t addr, vo
 void serve_record(struct node *n, const struct wire_rec *r, const void *payload);
 bool serve_send(struct link *l, struct rma *r, uint64_t off, uint32_t len); /* false: not now */
 void serve_receive(struct node *n, const struct wire_rec *r, const void *payload);
+void serve_give_up(struct link *l); /* the node is lost: no answer will come */
 void serve_free_all(struct link *l);
+
+/* member.c */
+void member_begin(struct node *n, struct chan *c, const struct shm_monitor *m);
+void member_end(struct node *n, struct chan *c);
+void member_receive(struct node *n, const struct wire_rec *r, const void *payload);
+void member_removed(struct node *n); /* a peer says so of this node */
+void member_turn(struct node *n);
+uint64_t member_deadline(const struct node *n);
+void member_free_all(struct node *n);
 
 /* event.c */
 void event_raise(struct node *n, struct shm_event *ev); /* to ranks here and daemons elsewhere */
+void event_local(struct node *n, struct shm_event *ev); /* ... here only */
 void event_receive(struct node *n, const struct shm_event *ev);
 void event_tell(struct node *n, struct chan *c, const struct shm_event *ev);
 

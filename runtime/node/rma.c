@@ -89,6 +89,12 @@ static void enlist(struct node *n, struct rma *r)
 		fail(n, r, RCS_ERR_NOMEM);
 		return;
 	}
+	if (l && l->lost) {
+		if (r->im)
+			key_unuse(n, r->im);
+		fail(n, r, RCS_ERR_NODE_LOST);
+		return;
+	}
 	if (l && r->local && region_rails(n, r->local) && !r->im) {
 		r->im = key_import(l, r->ep, r->epoch, r->key);
 		if (r->im)
@@ -296,9 +302,26 @@ static void review(struct link *l)
 	}
 }
 
+/* The node is lost: what is fenced is over; what is posted comes back flushed, and then is. */
+static void give_up(struct link *l)
+{
+	for (struct rma *r = l->rmas; r; r = r->next)
+		if (!r->status)
+			r->status = RCS_ERR_NODE_LOST;
+	serve_give_up(l);
+	for (int i = 0; i < (int)CORE_PIECES; i++)
+		if (l->ledger.piece[i].state == CORE_PIECE_HELD) {
+			core_rma_give_up(&l->ledger, i);
+			rma_piece_end(l->piece[i].r, RCS_ERR_NODE_LOST);
+		}
+}
+
 void rma_pump(struct link *l)
 {
-	bool more = true;
+	bool more = !l->lost;
+
+	if (l->lost && l->rmas)
+		give_up(l);
 
 	while (more) {
 		more = false;

@@ -262,6 +262,15 @@ void serve_receive(struct node *n, const struct wire_rec *rec, const void *paylo
 	link_dirty(l);
 }
 
+void serve_give_up(struct link *l)
+{
+	for (struct framed *f; (f = l->framed);) {
+		l->framed = f->next;
+		rma_piece_end(f->r, RCS_ERR_NODE_LOST);
+		free(f);
+	}
+}
+
 void serve_free_all(struct link *l)
 {
 	for (struct framed *f; (f = l->framed);) {

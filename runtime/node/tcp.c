@@ -6,7 +6,7 @@
  *	HELLO  nonceC                 ->
  *	                              <-      HELLO  nonceS, HMAC(token, "s" nonceC nonceS hellos)
  *	PROOF  HMAC(token, "c" ...)   ->
- *	                              <-      READY  gen
+ *	                              <-      READY  gen, or REMOVED: your node is no member any more
  *	frames                        <->     frames
  *
  * Nothing secret is on the wire. A connection that has not proven itself within HANDSHAKE_NS, or that
@@ -43,7 +43,8 @@ enum conn_state { CONN_CONNECTING, CONN_WAIT_HELLO, CONN_WAIT_PROOF, CONN_WAIT_R
 
 struct hello {
 	uint32_t magic;
-	uint16_t version, kind; /* 1 HELLO from client, 2 from server, 3 PROOF, 4 READY */
+	uint16_t version, kind; /* 1 HELLO from client, 2 from server, 3 PROOF, 4 READY,
+				 * 5 REMOVED */
 	uint32_t job, restart, node, incarnation;
 	uint32_t gen;
 	uint16_t port, pad; /* where the speaker listens */
@@ -125,7 +126,7 @@ static void no_conn(struct link *l, enum core_reason why, uint32_t gen)
 }
 
 /* The connection ended or never came to stand; tell whoever waits for it. */
-static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
+static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool refused)
 {
 	struct link *l = c->l;
 
@@ -133,11 +134,13 @@ static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
 		node_log(n, CONFIG_LOG_INFO, "connection to node %u (%s) ended: %s", l->peer,
 			n->o.names[l->peer], why);
 		l->tcp.conn = NULL;
+		l->refused = refused;
 		no_conn(l, CORE_R_SOCKET, c->gen);
 	} else if (l && l->tcp.trying == c) {
 		node_log(n, CONFIG_LOG_INFO, "no connection to node %u (%s): %s", l->peer,
 			n->o.names[l->peer], why);
 		l->tcp.trying = NULL;
+		l->refused |= refused && l->heard_at;
 		no_conn(l, CORE_R_SETUP, l->tcp.gen);
 	} else if (c->server) {
 		char host[INET6_ADDRSTRLEN] = "?";
@@ -150,6 +153,17 @@ static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
 		node_log(n, CONFIG_LOG_WARN, "refused a connection from %s: %s", host, why);
 	}
 	conn_free(n, c);
+}
+
+static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
+{
+	conn_end(n, c, why, false);
+}
+
+/* By the kernel of the peer: nobody is there who would have closed in good order. */
+static void conn_errno(struct node *n, struct tcp_conn *c, int err)
+{
+	conn_end(n, c, strerror(err), err == ECONNREFUSED || err == ECONNRESET);
 }
 
 static struct tcp_conn *conn_new(struct node *n, int fd, bool server)
@@ -240,6 +254,8 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 		conn_fail(n, l->tcp.conn, "replaced by a newer one");
 	c->state = CONN_UP;
 	c->gen = gen;
+	l->refused = false;
+	l->heard_at = n->now;
 	l->tcp.conn = c;
 	l->tcp.gen = gen;
 	core_link_want(&l->core, n->now);
@@ -315,6 +331,13 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		c->l = link_get(n, c->theirs.node);
 		if (!c->l)
 			return "out of memory";
+		if (c->l->lost) {
+			c->l = NULL;
+			out = c->mine;
+			out.kind = 5;
+			conn_write(n, c, &out, sizeof(out));
+			return "the members of the step have decided that its node is lost";
+		}
 		if (c->l->tcp.trying && c->l->tcp.trying->state != CONN_CONNECTING &&
 			n->o.self < c->l->peer) {
 			c->l = NULL;
@@ -328,6 +351,10 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		conn_up(n, c, out.gen);
 		return NULL;
 	case CONN_WAIT_READY:
+		if (h->magic == HELLO_MAGIC && h->kind == 5) {
+			member_removed(n);
+			return "it says that this node was removed from the step";
+		}
 		if (h->magic != HELLO_MAGIC || h->kind != 4)
 			return "handshake out of order";
 		conn_up(n, c, h->gen);
@@ -390,7 +417,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 
 		getsockopt(c->w.fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		if (err || events & (EPOLLERR | EPOLLHUP)) {
-			conn_fail(n, c, strerror(err ? err : ECONNREFUSED));
+			conn_errno(n, c, err ? err : ECONNREFUSED);
 			return;
 		}
 		c->state = CONN_WAIT_HELLO;
@@ -406,7 +433,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		int err = conn_flush(c);
 
 		if (err) {
-			conn_fail(n, c, strerror(-err));
+			conn_errno(n, c, -err);
 			return;
 		}
 		if (!c->out_len) {
@@ -425,7 +452,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		}
 		if (got < 0) {
 			if (errno != EAGAIN && errno != EINTR)
-				conn_fail(n, c, strerror(errno));
+				conn_errno(n, c, errno);
 			return;
 		}
 		c->in_len += (size_t)got;

@@ -102,7 +102,7 @@ enum shm_msg_type {
 	SHM_MSG_EAGER = 5,   /* node records of the whole step: open all lanes now */
 	SHM_MSG_STATUS = 6,  /* tools: answer is a memfd with JSON text */
 	SHM_MSG_MONITOR = 7, /* notifier: from now on events arrive on this socket as
-			      * SHM_MSG_EVENT */
+			      * SHM_MSG_EVENT; with struct shm_monitor: a step began here */
 	SHM_MSG_EVENT = 8,
 	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
 	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
@@ -215,6 +215,13 @@ struct shm_eager { /* request: one record, answered at once; ask with the last f
 			      * has passed (-ETIMEDOUT) */
 	uint32_t timeout_ms; /* with last */
 };
+#define SHM_MONITOR_MAX (128u << 10)
+struct shm_monitor {
+	struct shm_msg m;
+	uint32_t step;
+	uint32_t len;	/* of nodes, with its NUL */
+	char nodes[];	/* names of the step's nodes, joined by commas, in the step's order */
+};
 struct shm_step_end {
 	struct shm_msg m;
 	uint32_t step, failovers, replayed_frames, pad;
@@ -230,6 +237,9 @@ enum shm_event_code {
 	SHM_EV_PEER_UNREACHABLE = 3, /* no path to `peer` for longer than the limit */
 	SHM_EV_PEER_BACK = 4,
 	SHM_EV_RANK_LOST = 5,	  /* a rank of `origin` died without closing its endpoint */
+	SHM_EV_NODE_SUSPECTED = 7, /* `peer` is silent; `origin` looks into it */
+	SHM_EV_NODE_LOST = 8,	  /* the members decided that `peer` is lost: requests to it have ended */
+	SHM_EV_PARTITIONED = 9,	  /* `origin` lost contact with the majority: all its requests end */
 };
 
 struct shm_event {
@@ -245,6 +255,8 @@ struct shm_event {
 	uint32_t frames_resent;
 	uint64_t time_ns; /* UTC */
 	uint64_t notice_ns, recover_ns, blackout_ns; /* durations; 0: not known */
+	uint32_t view;	 /* NODE_LOST: number of the view without it; else 0 */
+	uint32_t pad;
 	char host[64];	  /* of origin */
 	char reason[64];  /* what was noticed, a word or a few */
 };

@@ -163,6 +163,7 @@ int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 		min = max = sizeof(struct wire_key_info);
 		break;
 	case WIRE_REC_EVENT:
+	case WIRE_REC_VIEW:
 		max = WIRE_REC_PAYLOAD_MAX;
 		break;
 	default:

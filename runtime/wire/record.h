@@ -74,6 +74,7 @@ enum wire_rec_type {
 				* struct wire_key_info */
 	WIRE_REC_REVOKE = 30,  /* src_ep = the owner, data = key: use it no more ... */
 	WIRE_REC_REVOKED = 31, /* ... data = key: nothing is outstanding on it */
+	WIRE_REC_VIEW = 32,    /* data = step; payload: struct core_view_msg (core/view.h) */
 };
 
 /* flags */

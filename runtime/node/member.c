@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Membership of steps (core/view.h): what links hear and miss goes in, decisions come out.
+ *
+ * A step's members are its nodes; slurmstepd's notifier names them (SHM_MSG_MONITOR). A node is suspected
+ * when a link that has heard it hears nothing for node_timeout_ms, or when its daemon refuses or resets
+ * the connection. Who was never heard is not suspected: it may still be starting. When the members have
+ * decided that a node is lost its lanes are fenced, then everything outstanding to it ends
+ * with RCS_ERR_NODE_LOST, and every rank hears it.
+ *
+ * A step that has ended here goes on answering others for a while: they end a little later.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "node/node.h"
+#include "rcshare.h"
+
+#define MS	   1000000ull
+#define LINGER_NS  (10000 * MS)
+#define BACKLOG_MAX 16384u /* messages to a node without a path are lost instead */
+
+struct member {
+	uint32_t step;
+	struct chan *monitor; /* NULL: the step has ended here */
+	uint64_t until;	      /* then: forgotten */
+	uint16_t nodes, self;
+	uint32_t *node; /* [nodes] index in the job */
+	struct core_view *view;
+	uint64_t deadline;
+	uint64_t cut_since; /* PARTITIONED since; 0: not */
+	bool *suspected;    /* [nodes] */
+	struct member *next;
+};
+
+static void forget(struct node *n, struct member *m)
+{
+	struct member **p = &n->members;
+
+	while (*p != m)
+		p = &(*p)->next;
+	*p = m->next;
+	free(m->node);
+	free(m->suspected);
+	free(m->view);
+	free(m);
+}
+
+static struct member *find(struct node *n, uint32_t step)
+{
+	struct member *m = n->members;
+
+	while (m && m->step != step)
+		m = m->next;
+	return m;
+}
+
+/* Names in the step's order, to indices of the job; both lists run the same way mostly. */
+static bool map_nodes(struct node *n, struct member *m, char *names)
+{
+	uint32_t at = 0, max = n->o.nodes;
+	char *save, *name;
+
+	m->node = calloc(max, sizeof(*m->node));
+	m->suspected = calloc(max, sizeof(*m->suspected));
+	if (!m->node || !m->suspected)
+		return false;
+	m->self = CORE_VIEW_NONE;
+	for (name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+		uint32_t tried = 0;
+
+		while (tried < max && strcmp(n->o.names[at], name)) {
+			at = (at + 1) % max;
+			tried++;
+		}
+		if (tried == max || m->nodes == max)
+			return false;
+		if (at == n->o.self)
+			m->self = m->nodes;
+		m->node[m->nodes++] = at;
+	}
+	return m->self != CORE_VIEW_NONE;
+}
+
+static void configure(const struct node *n, const struct member *m, struct core_view_cfg *cfg)
+{
+	uint64_t timeout = (uint64_t)n->cfg.node_timeout_ms * MS;
+
+	core_view_cfg_default(cfg);
+	cfg->nodes = m->nodes;
+	cfg->self = m->self;
+	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
+	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
+}
+
+void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
+{
+	struct core_view_cfg cfg;
+	struct member *m;
+	char *names;
+
+	if (!n->cfg.node_timeout_ms || req->len < 2 || find(n, req->step))
+		return;
+	m = calloc(1, sizeof(*m));
+	names = strndup(req->nodes, req->len - 1);
+	if (!m || !names) {
+		free(m);
+		free(names);
+		return;
+	}
+	m->step = req->step;
+	m->monitor = c;
+	m->next = n->members;
+	n->members = m;
+	if (!map_nodes(n, m, names) || m->nodes < 2) {
+		free(names);
+		forget(n, m);
+		return;
+	}
+	free(names);
+	configure(n, m, &cfg);
+	m->view = calloc(1, core_view_size(&cfg) ? core_view_size(&cfg) : 1);
+	if (!core_view_size(&cfg) || !m->view) {
+		node_log(n, CONFIG_LOG_WARN, "no membership for step %u: out of memory", m->step);
+		forget(n, m);
+		return;
+	}
+	m->view = core_view_init(m->view, &cfg, n->now);
+}
+
+void member_end(struct node *n, struct chan *c)
+{
+	for (struct member *m = n->members; m; m = m->next)
+		if (m->monitor == c) {
+			m->monitor = NULL;
+			m->until = n->now + LINGER_NS;
+		}
+}
+
+/* --- what links hear ------------------------------------------------------------------------------ */
+
+static bool watched(const struct member *m, uint16_t who)
+{
+	uint16_t list[16];
+	unsigned k = core_view_watched(m->view, list);
+
+	while (k)
+		if (list[--k] == who)
+			return true;
+	return false;
+}
+
+static void look(struct node *n, struct member *m, uint16_t i)
+{
+	struct link *l = n->link[m->node[i]];
+	uint64_t timeout = (uint64_t)n->cfg.node_timeout_ms * MS;
+	bool bad;
+
+	if (!l || l->lost || !l->heard_at || !core_view_member(m->view, i))
+		return;
+	if (watched(m, i))
+		l->core.cfg.keepalive_ns = timeout / 4 < l->core.cfg.keepalive_ns ?
+			timeout / 4 : l->core.cfg.keepalive_ns;
+	if (3 * l->core.cfg.keepalive_ns > timeout)
+		timeout = 3 * l->core.cfg.keepalive_ns;
+	bad = l->refused || n->now > l->heard_at + timeout;
+	if (bad)
+		core_view_suspect(m->view, i, n->now);
+	else
+		core_view_trust(m->view, i, n->now);
+	if (bad && !m->suspected[i]) {
+		struct shm_event ev = {.code = SHM_EV_NODE_SUSPECTED, .step = m->step, .rank = NODE_NONE,
+			.peer = l->peer, .rail = NODE_NONE, .to_lane = SHM_LANE_NONE,
+			.notice_ns = n->now - l->heard_at};
+
+		snprintf(ev.reason, sizeof(ev.reason), "%s", l->refused ? "refused" : "silent");
+		node_log(n, CONFIG_LOG_WARN, "node %u (%s) is suspected: %s", l->peer, n->o.names[l->peer],
+			ev.reason);
+		event_local(n, &ev);
+	}
+	m->suspected[i] = bad;
+}
+
+/* A loop that slept too long has heard nobody: that is no evidence. */
+static bool overslept(struct node *n)
+{
+	uint64_t gap = n->member_at ? n->now - n->member_at : 0;
+
+	n->member_at = n->now;
+	if (gap < (uint64_t)n->cfg.node_timeout_ms * MS / 4)
+		return false;
+	for (struct link *l = n->links; l; l = l->next)
+		if (l->heard_at)
+			l->heard_at += gap;
+	return true;
+}
+
+/* --- what is decided --------------------------------------------------------------------------------- */
+
+static void send_msg(struct node *n, const struct member *m, const struct core_view_act *a)
+{
+	struct wire_rec r = {.type = WIRE_REC_VIEW, .src_node = (uint16_t)n->o.self,
+		.src_ep = NODE_EP_DAEMON, .dst_node = (uint16_t)m->node[a->node], .dst_ep = NODE_EP_DAEMON,
+		.data = m->step, .len = sizeof(a->msg)};
+	struct link *l = n->link[m->node[a->node]];
+
+	if (!l || l->lost || (l->core.active == CORE_LANE_NONE && l->bl_tail - l->bl_head > BACKLOG_MAX))
+		return;
+	link_answer(l, &r, &a->msg);
+}
+
+static void lost(struct node *n, struct member *m, const struct core_view_act *a)
+{
+	struct link *l = link_get(n, m->node[a->node]);
+	struct shm_event ev = {.code = SHM_EV_NODE_LOST, .step = m->step, .rank = NODE_NONE,
+		.peer = m->node[a->node], .rail = NODE_NONE, .to_lane = SHM_LANE_NONE, .view = a->view};
+
+	if (!l || l->lost)
+		return;
+	if (l->heard_at && n->now > l->heard_at)
+		ev.notice_ns = n->now - l->heard_at;
+	snprintf(ev.reason, sizeof(ev.reason), "view %u", a->view);
+	node_log(n, CONFIG_LOG_WARN, "node %u (%s) is lost, view %u", l->peer, n->o.names[l->peer], a->view);
+	evlog_event(&n->log, "node_lost", json_pack("{s:i,s:s,s:i,s:i,s:I}", "peer", (int)l->peer,
+		"peer_host", n->o.names[l->peer], "step", (int)m->step, "view", (int)a->view, "notice_ns",
+		(json_int_t)ev.notice_ns));
+	link_lost(l);
+	event_local(n, &ev);
+}
+
+/* This node is out, or in a minority: its ranks must not go on as if they were members. */
+static void stop(struct node *n, struct member *m, const char *why)
+{
+	struct shm_event ev = {.code = SHM_EV_PARTITIONED, .step = m->step, .rank = NODE_NONE,
+		.peer = NODE_NONE, .rail = NODE_NONE, .to_lane = SHM_LANE_NONE};
+
+	if (n->parted)
+		return;
+	n->parted = true;
+	snprintf(ev.reason, sizeof(ev.reason), "%s", why);
+	node_log(n, CONFIG_LOG_ERROR, "step %u: %s; its ranks here are stopped", m->step, why);
+	evlog_event(&n->log, "partitioned", json_pack("{s:i,s:s}", "step", (int)m->step, "reason", why));
+	for (uint16_t i = 0; i < m->nodes; i++)
+		if (n->link[m->node[i]])
+			link_lost(n->link[m->node[i]]);
+	event_local(n, &ev);
+}
+
+void member_removed(struct node *n)
+{
+	for (struct member *m = n->members; m; m = m->next)
+		if (m->monitor)
+			stop(n, m, "the other nodes have removed this one");
+}
+
+static void pump(struct node *n, struct member *m)
+{
+	struct core_view_act a;
+
+	while (core_view_poll(m->view, n->now, &a) != CORE_VIEW_ACT_NONE) {
+		switch (a.type) {
+		case CORE_VIEW_ACT_SEND:
+			send_msg(n, m, &a);
+			break;
+		case CORE_VIEW_ACT_LOST:
+			lost(n, m, &a);
+			break;
+		case CORE_VIEW_ACT_PARTITIONED:
+			m->cut_since = n->now;
+			break;
+		case CORE_VIEW_ACT_ACTIVE:
+			m->cut_since = 0;
+			break;
+		case CORE_VIEW_ACT_REMOVED:
+			if (m->monitor)
+				stop(n, m, "the other nodes have removed this one");
+			break;
+		default:
+			break;
+		}
+	}
+	m->deadline = core_view_deadline(m->view);
+}
+
+void member_receive(struct node *n, const struct wire_rec *r, const void *payload)
+{
+	struct member *m = find(n, (uint32_t)r->data);
+	struct core_view_msg msg;
+
+	if (!m || r->len != sizeof(msg))
+		return;
+	memcpy(&msg, payload, sizeof(msg));
+	core_view_rx(m->view, &msg, n->now);
+	m->deadline = n->now;
+	n->work = true;
+}
+
+uint64_t member_deadline(const struct node *n)
+{
+	uint64_t d = n->members ? n->member_at + (uint64_t)n->cfg.node_timeout_ms * MS / 16 : CORE_NEVER;
+
+	for (const struct member *m = n->members; m; m = m->next)
+		if (m->deadline < d)
+			d = m->deadline;
+	return d;
+}
+
+void member_turn(struct node *n)
+{
+	bool due;
+
+	if (!n->members || n->now < member_deadline(n))
+		return;
+	due = n->now >= n->member_at + (uint64_t)n->cfg.node_timeout_ms * MS / 16;
+	if (due && overslept(n))
+		due = false;
+	for (struct member *m = n->members, *next; m; m = next) {
+		next = m->next;
+		for (uint16_t i = 0; due && m->monitor && i < m->nodes; i++)
+			if (i != m->self)
+				look(n, m, i);
+		pump(n, m);
+		if (m->monitor && m->cut_since &&
+			n->now > m->cut_since + 4 * (uint64_t)n->cfg.node_timeout_ms * MS)
+			stop(n, m, "no contact with the majority of the step's nodes");
+		if (!m->monitor && n->now >= m->until)
+			forget(n, m);
+	}
+}
+
+void member_free_all(struct node *n)
+{
+	while (n->members)
+		forget(n, n->members);
+}

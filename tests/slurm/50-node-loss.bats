@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# A node of a job is lost: the others decide it together, what was outstanding to it ends, they go on.
+
+load helpers
+
+setup_file() {
+	need_plugin
+	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+}
+
+teardown_file() {
+	bed_down
+}
+
+setup() {
+	out=$BED_DIR/home/out until=$BED_DIR/home/until
+	rm -f "$out" "$until"
+	: >"$out"
+}
+
+teardown() {
+	touch "$until"
+	"$bed" restore b2
+	for n in b0 b1 b2 b3; do
+		"$bed" wait $n idle >/dev/null 2>&1 || "$bed" start $n
+	done
+	BED_WAIT=60 eventually nothing_left
+}
+
+said() { # TIMES PATTERN
+	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
+}
+
+# A job of two ranks on each of four nodes that goes on without those that are lost.
+job() {
+	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 srun --no-kill -K0 \
+		--rcshare=on --mpi=pmix "$(bed_app rcs_survive)" --until "$until" --puts >"$out" 2>&1 3>&- &
+	pid=$!
+	eventually said 8 'running$'
+	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
+}
+
+survived() { # RANKS: those that lost two others and went on
+	eventually said "$1" ': after 200$'
+	touch "$until"
+	eventually said "$1" ' messages, 2 ranks lost, 0 wrong$'
+	"$bed" run -- scancel "$id" || :
+	wait $pid || :
+	cat "$out"
+}
+
+on() { "$bed" run --on "$@"; }
+
+@test "a node that is killed: all ranks hear it, its requests end, the others go on" {
+	job
+	"$bed" kill b2
+	survived 6
+	said 6 'event 8 node 2 view 1 '
+	said 12 ': lost [45]$'
+	[ "$(on b0 -- sh -c "grep -h node_lost /var/log/rcshare/$id/*" | jq -r .peer_host)" = b2 ]
+	"$bed" start b2
+}
+
+@test "a daemon that is killed: its ranks are told, the others lose the node" {
+	job
+	on b2 -- sh -c 'kill -9 $(pgrep -x rcshared)'
+	survived 6
+	grep -q 'rank [45]: .*RCS_ERR_RUNTIME_LOST' "$out"
+	said 6 'event 8 node 2 view 1 .*: view 1$'
+}
+
+stopped() { on b2 -- sh -c "grep -qs '\"partitioned\"' /var/log/rcshare/$id/*"; }
+
+@test "a node whose cable is cut is removed, and stops when it hears so" {
+	job
+	"$bed" cut b2
+	eventually said 6 'event 8 node 2 view 1 '
+	"$bed" restore b2
+	eventually stopped
+	eventually said 2 'rank [45]: .* RCS_ERR_PARTITIONED'
+	survived 6
+}
+
+@test "a minority stops by itself, and hears nothing from the others" {
+	job
+	"$bed" cut b2
+	eventually stopped
+	"$bed" restore b2
+	eventually said 2 'rank [45]: .* RCS_ERR_PARTITIONED'
+	survived 6
+}
+
+@test "a daemon that hung and goes on finds itself removed" {
+	job
+	on b2 -- sh -c 'kill -STOP $(pgrep -x rcshared)'
+	eventually said 6 'event 8 node 2 view 1 '
+	on b2 -- sh -c 'kill -CONT $(pgrep -x rcshared)'
+	eventually said 2 'rank [45]: .* RCS_ERR_PARTITIONED'
+	survived 6
+}
