@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fence.pml - the fence of a lane with one-sided puts at both its ends: the responder goes to ERR, awaits the
- * barrier and reports how far it executed; the initiator fences, drains, and acts on the report.
+ * fence.pml - the fence of a lane with one-sided puts at both its ends: the responder goes to ERR,
+ * awaits the barrier and reports how far it executed; the initiator fences, drains, and acts on the
+ * report.
  *
  * Requests 0..R-1 are posted on lane generation 1 in order and executed by the responder's NIC in
  * order. The lane dies at any moment. modify_qp(ERR) may return while the NIC still executes one
  * packet; the barrier (the flush of the last receive) comes after that. With the report in hand the
  * initiator completes what lies below it and posts the rest on generation 2, on which frames of
- * generation 1 that are late mean nothing. Reports may be lost and doubled; a new report of the same
- * generation says the same.
+ * generation 1 that are late mean nothing. Reports may be lost and doubled; a new report of the
+ * same generation says the same.
  *
  *	spin -a fence.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan -E
  *
- * Claims: no put is executed twice; none that completed was not executed; nothing of generation 1 is
- * executed after its report; a stale report is not acted on; no buffer is read after its put completed.
- * Planted faults: FAULT_BARRIER
- * (report at once after ERR), FAULT_DRAIN (the initiator acts before its own QP is drained),
- * FAULT_STALE (a report of an old generation is taken), FAULT_COMPLETION (replay by what was
- * completed, not by what was executed).
+ * Claims: no put is executed twice; none that completed was not executed; nothing of generation 1
+ * is executed after its report; a stale report is not acted on; no buffer is read after its put
+ * completed. Planted faults: FAULT_BARRIER (report at once after ERR), FAULT_DRAIN (the initiator
+ * acts before its own QP is drained), FAULT_STALE (a report of an old generation is taken),
+ * FAULT_COMPLETION (replay by what was completed, not by what was executed).
  */
 #define R 3
 #define G 3 /* generations: the lane dies twice */

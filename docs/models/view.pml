@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * view.pml - the decision of one view number (runtime/core/view.h): PREPARE, promise, ACCEPT, accept,
- * DECIDED, with proposers that die at any point and messages that are lost, late, doubled and reordered.
+ * view.pml - the decision of one view number (runtime/core/view.h): PREPARE, promise, ACCEPT,
+ * accept, DECIDED, with proposers that die at any point and messages that are lost, late, doubled
+ * and reordered.
  *
- * What was sent may be received at any later time, any number of times, or never; a process that takes
- * no further step is dead. So every order, loss and death is among the runs. Each ballot b has a
- * proposer and its own set, b. A promise is counted where it is made: one that is lost, or that comes
- * after its proposer went on, would do no more than forbid.
+ * What was sent may be received at any later time, any number of times, or never; a process that
+ * takes no further step is dead. So every order, loss and death is among the runs. Each ballot b
+ * has a proposer and its own set, b. A promise is counted where it is made: one that is lost, or
+ * that comes after its proposer went on, would do no more than forbid.
  *
  *	spin -a -DN=3 -DB=3 view.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan -E
  *
  * N nodes (3, 4), B ballots (2, 3). Planted faults, each must be found: FAULT_PROMISE (an acceptor
- * forgets its promise), FAULT_LOWER (a lower ballot is accepted), FAULT_HIGHEST (the highest accepted
- * set is not carried on), FAULT_QUORUM (half is enough; N=4).
+ * forgets its promise), FAULT_LOWER (a lower ballot is accepted), FAULT_HIGHEST (the highest
+ * accepted set is not carried on), FAULT_QUORUM (half is enough; N=4).
  */
 #ifndef N
 #define N 3

@@ -2,16 +2,16 @@
 /*
  * view.h - membership: which nodes of a step are there, decided together. A pure machine.
  *
- * Events and a time go in (`core_view_*`), actions come out (`core_view_poll`). No I/O, no clock, no
- * threads; the caller allocates `core_view_size()` bytes once. Times are the caller's monotonic
+ * Events and a time go in (`core_view_*`), actions come out (`core_view_poll`). No I/O, no clock,
+ * no threads; the caller allocates `core_view_size()` bytes once. Times are the caller's monotonic
  * nanoseconds; nodes' clocks need not agree, they may run apart by 5 %.
  *
- * Words. Nodes are numbered 0..nodes-1 for the life of the step; the last `spares` stand by. View 0 has
- * all of them. View v + 1 is view v less a set of at most CORE_VIEW_SET nodes. Nobody comes back:
- * a daemon that lost its state must not speak as the node it was. An index is what ranks are
- * numbered by: index i is node i at first; when its node is removed the lowest spare that is
- * there and has none takes it over and the index's incarnation grows; where no spare is left the
- * entry is DOWN. All of this follows from the sets alone, so only the sets are decided.
+ * Words. Nodes are numbered 0..nodes-1 for the life of the step; the last `spares` stand by. View 0
+ * has all of them. View v + 1 is view v less a set of at most CORE_VIEW_SET nodes. Nobody comes
+ * back: a daemon that lost its state must not speak as the node it was. An index is what ranks are
+ * numbered by: index i is node i at first; when its node is removed the lowest spare that is there
+ * and has none takes it over and the index's incarnation grows; where no spare is left the entry is
+ * DOWN. All of this follows from the sets alone, so only the sets are decided.
  *
  * Decision: single-decree Paxos a view number, with ballots (round << 16 | proposer).
  *
@@ -24,33 +24,33 @@
  *	majority: DECIDED, view v + 1 is installed
  *	BEAT view v + 1, set  ---->	installs; who is further behind asks (HELP), is told (LOG)
  *
- * A member whose accepted value is not decided for long proposes it itself, so a proposer may die at
- * any point. docs/models/view.pml is this, checked exhaustively.
+ * A member whose accepted value is not decided for long proposes it itself, so a proposer may die
+ * at any point. docs/models/view.pml is this, checked exhaustively.
  *
  * Waves. PREPARE, ACCEPT and BEAT travel as a WAVE down a tree: its message gives a range of ring
- * positions (counted from the root) to one node in it, which votes, cuts the rest into `fanout` parts
- * and gives each to a node there. TALLYs come back up, summed: at once with what is known, and when
- * all parts are done. A part without answer is asked again after hop_ns, then given to another node of
- * the same range. Tallies of a range, from whomever, are lower bounds of the distinct votes in
- * it, so the greatest counts and nothing is counted twice. No node sends more than fanout + 3
- * messages a wave when nothing is lost.
+ * positions (counted from the root) to one node in it, which votes, cuts the rest into `fanout`
+ * parts and gives each to a node there. TALLYs come back up, summed: at once with what is known,
+ * and when all parts are done. A part without answer is asked again after hop_ns, then given to
+ * another node of the same range. Tallies of a range, from whomever, are lower bounds of the
+ * distinct votes in it, so the greatest counts and nothing is counted twice. No node sends more
+ * than fanout + 3 messages a wave when nothing is lost.
  *
  * Lease. The lowest member starts a BEAT each beat_ns (the next in line when it falls silent). A
  * member that accepted a set for v + 1 passes beats on and does not vote. With a majority the root
  * knows: no decision for v + 1 was made before this beat began. GRANT carries that down, with
- * the age of the news (`lag`) and the receiver's own stamp (time of its TALLY) back: stamp - lag, on
- * the receiver's clock, is not after the beginning. A node is `acting` for lease_ns from there
- * and stops by itself then (PARTITIONED); a later grant makes it act again (ACTIVE). So a node that was
- * removed no longer acts lease_ns after the decision, be it hung, slow or cut off; takeovers are
- * switched 9/8 lease_ns after the news of the decision.
+ * the age of the news (`lag`) and the receiver's own stamp (time of its TALLY) back: stamp - lag,
+ * on the receiver's clock, is not after the beginning. A node is `acting` for lease_ns from there
+ * and stops by itself then (PARTITIONED); a later grant makes it act again (ACTIVE). So a node that
+ * was removed no longer acts lease_ns after the decision, be it hung, slow or cut off; takeovers
+ * are switched 9/8 lease_ns after the news of the decision.
  *
  * Suspicion. The owner says core_view_suspect() when a link was silent past its node_timeout or was
  * refused or reset, core_view_trust() when it works again. It watches core_view_watched() and
  * everyone it was asked to send to. A suspecting node tells the lowest member it does not
  * suspect (SUSPECT; the watchers at once, others after report_ns), and turns to the work itself
  * after a delay that grows with its place in line. Who is told asks the suspect (CHECK; ALIVE),
- * also through others. No word within check_ns: it is proposed. If it lives, only the path between the
- * two is cut: after pair_ns of that the higher of the two is proposed.
+ * also through others. No word within check_ns: it is proposed. If it lives, only the path between
+ * the two is cut: after pair_ns of that the higher of the two is proposed.
  *
  * Relay. What is for a node the speaker suspects goes through a third, and answers come back the
  * same way. Every message may be lost, doubled, late.

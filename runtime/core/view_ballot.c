@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Proposer and acceptor of the next view. The names of docs/models/view.pml: promise, accept, decide
- * are view_vote() and decided() here.
+ * Proposer and acceptor of the next view. The names of docs/models/view.pml: promise, accept,
+ * decide are view_vote() and decided() here.
  */
 #include "core/view_internal.h"
 
 /*
- * Who calls half of the view lost is itself what was lost: such a set, once accepted by a few, would
- * have to be carried on by everybody else.
+ * Who calls half of the view lost is itself what was lost: such a set, once accepted by a few,
+ * would have to be carried on by everybody else.
  */
 static bool leaves_majority(const struct core_view *v, const struct view_set *s)
 {
@@ -20,8 +20,9 @@ static bool witnessed(const struct core_view *v, const struct view_set *s)
 }
 
 /*
- * Of two with a witness neither can accept what the other proposes, or its later death would leave us with
- * our own removal. The one whose word it has decides; the other never had a word, so no decision.
+ * Of two with a witness neither can accept what the other proposes, or its later death would leave
+ * us with our own removal. The one whose word it has decides; the other never had a word, so no
+ * decision.
  */
 static bool by_witness(const struct core_view *v)
 {

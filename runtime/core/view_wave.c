@@ -20,8 +20,8 @@ static bool leaving(const struct view_wave *w, uint16_t node)
 }
 
 /*
- * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any, and
- * one that is to be removed only when nothing else is there. any: whoever comes first.
+ * A node of [lo, hi) to ask, the first from `from` on, cyclic; one we can talk to if there is any,
+ * and one that is to be removed only when nothing else is there. any: whoever comes first.
  */
 static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint16_t lo, uint16_t hi,
 	uint16_t from, bool any)

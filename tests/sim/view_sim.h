@@ -3,8 +3,8 @@
  * view_sim.h - a step's nodes deciding who is there, under random failures, from one seed.
  *
  * view_world.c has time, chance, the network and the node's owner (links, detector); view_fault.c
- * what breaks; view_check.c what must hold; view_seed.c the run of a seed; view_scale.c one node loss
- * among thousands.
+ * what breaks; view_check.c what must hold; view_seed.c the run of a seed; view_scale.c one node
+ * loss among thousands.
  */
 #ifndef RCS_VIEW_SIM_H
 #define RCS_VIEW_SIM_H

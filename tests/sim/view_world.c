@@ -286,8 +286,8 @@ void vs_continue(struct vs *s, uint16_t node)
 }
 
 /*
- * A connection is reset and stands again a while later; meanwhile the node has called the other lost,
- * rightly or not. What is decided must be one thing whoever proposes what.
+ * A connection is reset and stands again a while later; meanwhile the node has called the other
+ * lost, rightly or not. What is decided must be one thing whoever proposes what.
  */
 static void doubt(struct vs *s, uint16_t node, uint16_t whom)
 {
