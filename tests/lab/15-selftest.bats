@@ -10,7 +10,7 @@ app=/opt/rcshare/apps/rcs_alltoall
 
 teardown() {
 	for n in n0 n1; do
-		lab run $n -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf'
+		lab run $n -- sh -c 'echo "{\"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf'
 	done
 }
 
@@ -61,7 +61,7 @@ ledgers_are() { [[ $(ledgers "$1") == "$2" ]]; }
 
 @test "selftest off: not tested" {
 	for n in n0 n1; do
-		lab run $n -- sh -c 'echo "{\"selftest\": \"off\"}" >/etc/rcshare/rcshare.conf'
+		lab run $n -- sh -c 'echo "{\"selftest\": \"off\", \"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf'
 	done
 	begin_job 6
 	for n in n0 n1; do

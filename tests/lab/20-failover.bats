@@ -94,7 +94,7 @@ logged() { log "$1" | grep -q "$2"; }
 @test "a mistake in /etc/rcshare/rcshare.conf refuses a step that requires rcshare, and says where" {
 	lab run n0 -- sh -c 'echo "{\"rail\": 1}" >/etc/rcshare/rcshare.conf'
 	run job --rcshare=require -w n0 -N1 true
-	lab run n0 -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf'
+	lab run n0 -- sh -c 'echo "{\"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf'
 	echo "$output"
 	[ "$status" -ne 0 ]
 	[[ $output == *"/etc/rcshare/rcshare.conf:1: unknown key 'rail'"* ]]

@@ -15,7 +15,7 @@ setup_file() {
 teardown() {
 	local n
 	for n in n0 n1 n2; do
-		lab run $n -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/go /tmp/lend.go'
+		lab run $n -- sh -c 'echo "{\"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/go /tmp/lend.go'
 	done
 	eventually 40 none_left
 }

@@ -12,7 +12,7 @@ setup_file() {
 	done
 	bed_up -n 3 --plugin "$(plugin_line daemon="$daemon" \
 		config=/run/bed/home/rcshare.conf)"
-	echo '{"unreachable_ms": 500}' >"$BED_DIR/home/rcshare.conf"
+	echo '{"unreachable_ms": 500, "node_timeout_ms": 20000}' >"$BED_DIR/home/rcshare.conf"
 }
 
 teardown_file() {

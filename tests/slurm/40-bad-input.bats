@@ -17,7 +17,7 @@ setup_file() {
 	bed_up -n 3 --cgroups --plugin "$line" || bed_up -n 3 --plugin "$line"
 	mkdir -p "$BED_DIR/home/dir"
 	chown 12345 "$BED_DIR/home/dir"
-	conf '{}'
+	conf '{"node_timeout_ms": 20000}'
 }
 
 teardown_file() {
@@ -32,7 +32,7 @@ setup() {
 teardown() {
 	touch "$BED_DIR/home/go"
 	rm -f "$BED_DIR/home/rcshare.conf"
-	conf '{}'
+	conf '{"node_timeout_ms": 20000}'
 	BED_WAIT=30 eventually nothing_left
 }
 

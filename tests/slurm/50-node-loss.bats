@@ -6,7 +6,8 @@ load helpers
 
 setup_file() {
 	need_plugin
-	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$root/build/rcshared")"
+	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$root/build/rcshared" \
+		config="$root/config/rcshare.conf")"
 }
 
 teardown_file() {

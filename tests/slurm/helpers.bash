@@ -64,9 +64,12 @@ not() {
 	! "$@"
 }
 
-# plugin_line ARGS...: the plugstack line of the plugin as built
+# plugin_line ARGS...: the plugstack line of the plugin as built. Without config= a node is not lost
+# for long: a busy machine stands still for seconds.
 plugin_line() {
-	echo "optional $root/build/rcshare_spank.so $*"
+	local config=" config=$here/rcshare.conf"
+	[[ " $*" != *" config="* ]] || config=
+	echo "optional $root/build/rcshare_spank.so $*$config"
 }
 
 # need_plugin: in setup_file, before bed_up
