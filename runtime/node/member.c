@@ -90,6 +90,7 @@ static void configure(const struct node *n, const struct member *m, struct core_
 	core_view_cfg_default(cfg);
 	cfg->nodes = m->nodes;
 	cfg->self = m->self;
+	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
 	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
 	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
 }
