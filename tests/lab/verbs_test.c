@@ -281,7 +281,13 @@ static void lane_up(uint32_t depth)
 		fail("verbs_lane_open: %s", strerror(-err));
 	give(mine, sizeof(mine));
 	take(theirs, sizeof(theirs));
-	err = verbs_lane_connect(lane, theirs);
+	/* On a busy host a neighbour may need longer to answer than the daemon waits at once. */
+	for (uint64_t end = now_ns() + 10000000000ull;;) {
+		err = verbs_lane_connect(lane, theirs);
+		if (err != -EHOSTUNREACH || now_ns() > end)
+			break;
+		linger(20);
+	}
 	if (err)
 		fail("verbs_lane_connect: %s", strerror(-err));
 	step();
