@@ -16,12 +16,16 @@
  *	rma: N puts, N gets, N atomics, N messages, 0 lost, 0 doubled, 0 damaged, 0 wrong
  *
  * --errors: each rank also makes requests that must fail, one at a time, and checks how. Afterwards each
- * closes a region that all others are putting into: nothing writes there any more.
+ * closes a region that all others are putting into: nothing writes there any more. SIGUSR1 to
+ * one rank or all ends the load before its time.
  */
 #include <getopt.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "rma_load.h"
+
+static volatile sig_atomic_t told_to_stop;
 
 /* --- requests that must fail --------------------------------------------------------------------- */
 
@@ -189,7 +193,8 @@ static void item_arrived(struct req *q, const struct rcs_completion *c)
 		break;
 	default:
 		o->ended = true;
-		return; /* nothing comes after it */
+		told_to_stop = 1; /* whoever ends first ends it for all */
+		return;		  /* nothing comes after it */
 	}
 	item_recv(q->rank);
 }
@@ -331,7 +336,7 @@ static void report(uint64_t start)
 			longest = now - before;
 		before = now;
 	}
-	if (!app.rank && least > round && now - told > 1000000000ull) {
+	if (!app.rank && least > round && now - told > 250000000ull) {
 		printf("round %llu, %zu bytes, %.1f s, longest round %.1f ms\n", (unsigned long long)least,
 			opt.max, (double)(now - start) / 1e9, (double)longest / 1e6);
 		told = now;
@@ -352,7 +357,7 @@ static void run(void)
 		acks_recv(&ack_recv[i]);
 	while (!finished()) {
 		/* the error cases were all made, whatever the time */
-		stopping = stopping || ((double)(app_now() - start) / 1e9 >= opt.seconds &&
+		stopping = stopping || ((told_to_stop || (double)(app_now() - start) / 1e9 >= opt.seconds) &&
 			(!opt.errors || error_turn >= 12ull * app.size));
 		for (uint32_t i = 0; i < app.size; i++)
 			issue((app.rank + i) % app.size);
@@ -556,12 +561,19 @@ static void requests_make(void)
 	error_req.buf = buffer();
 }
 
+static void on_signal(int sig)
+{
+	(void)sig;
+	told_to_stop = 1;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t total[9];
 	bool ok;
 
 	options(argc, argv);
+	signal(SIGUSR1, on_signal);
 	app_open(opt.flags);
 	memory_open();
 	requests_make();
