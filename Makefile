@@ -76,7 +76,8 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-san check-full \
-        sim sim-view sim-scale check-model soak-sim demo bench bench-native install uninstall deb deps lab-shell fuzz clean
+        sim sim-view sim-scale check-model soak-sim demo bench bench-native lab-matrix install uninstall deb deps \
+        lab-shell fuzz clean
 
 all: $(PRODUCTS) man left-out
 
@@ -97,6 +98,7 @@ help:
 	@echo 'make sim-view     the same for membership; sim-scale: one node loss among 10,000'
 	@echo 'make check-model  the decisions that must not fail, checked exhaustively (spin)'
 	@echo 'make bench        the figures, into build/bench.json'
+	@echo 'make lab-matrix   each failure under each load, both suites, into docs/failover-matrix.md'
 	@echo 'make lab-shell    a shell in the virtual cluster (SUITE=bookworm|trixie)'
 	@echo 'make install      DESTDIR, PREFIX as usual'
 
@@ -195,6 +197,8 @@ demo:
 	$(Q)tests/lab/demo
 bench:
 	$(Q)tests/bench/bench
+lab-matrix:
+	$(Q)tests/lab/matrix $(if $(CELLS),'$(CELLS)')
 lab-shell:
 	$(Q)tests/lab/lab shell
 

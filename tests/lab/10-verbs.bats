@@ -16,11 +16,12 @@ setup_file() {
 }
 
 begin() { # CASE [ARG]: both sides, in the background
+	local limit=$((150 + ${FENCES:-0}))
 	B=$BATS_TEST_TMPDIR/b A=$BATS_TEST_TMPDIR/a
-	lab run n1 -u lab -t 150 -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 listen "$@"' sh "$@" \
+	lab run n1 -u lab -t $limit -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 listen "$@"' sh "$@" \
 		>"$B" 2>&1 3>&- &
 	b_pid=$!
-	lab run n0 -u lab -t 150 -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 n1 "$@"' sh "$@" \
+	lab run n0 -u lab -t $limit -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 n1 "$@"' sh "$@" \
 		>"$A" 2>&1 3>&- &
 	a_pid=$!
 }
