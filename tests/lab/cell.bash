@@ -8,7 +8,7 @@
 # The program's own checks decide, and that what should happen was seen to happen: the failover in n1's
 # event log, rounds of the load after it, the lane back. What does not come within $bound seconds is the
 # cell's result; the job is ended then, every cable put back, and what there is to see kept in
-# $keep/SUITE.CAUSE.KIND.RAILS.
+# $keep/SUITE.CAUSE.KIND.RAILS. CELL_KEEP=FOLDER keeps that of every cell there.
 
 causes=(cut port loss-in loss nic flap both)
 kinds=(message put get atomic mixed)
@@ -24,13 +24,14 @@ within() {
 	shift
 	until "$@"; do
 		if [[ -n $srun ]] && ! kill -0 "$srun" 2>/dev/null; then
-			! "$@" || return 0
+			! "$@" || break
 			reason="the job ended before: $what"
 			return 1
 		fi
 		((SECONDS < end)) || { reason="not within $bound s: $what"; return 1; }
 		read -rt 0.1 <> <(:) || :
 	done
+	echo "$(date +%T.%N | cut -c1-12) $what" >>"$dir/steps"
 }
 
 # ---- what can be seen ----------------------------------------------------------------------------------
@@ -233,6 +234,7 @@ cell() {
 	dir=$keep/${SUITE:-bookworm}.$cause.$kind.$rails
 	rm -rf "$dir"
 	mkdir -p "$dir"
+	: >"$dir/out"
 	if ! run_cell; then
 		result=${reason:-failed}
 		evidence
@@ -243,5 +245,5 @@ cell() {
 	heal_all >&2 || [[ $result != ok ]] || result=$reason
 	figures "$result"
 	[[ $result == ok ]] || return 1
-	rm -rf "$dir"
+	[[ -n ${CELL_KEEP:-} ]] || rm -rf "$dir"
 }
