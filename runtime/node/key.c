@@ -8,6 +8,10 @@
  * theirs is outstanding on it: devices give the same rkey to the next region, and a late put would land
  * there. Where no answer comes the rails to that node are taken down, which fences them, until it does.
  *
+ * A device that was removed and came back knows no key of before, or knows it as another region's. The
+ * lane may be there before the new keys are: so a key names the device it was made on, the handshake of
+ * a lane names the device it leads to, and only where they agree the key is used.
+ *
  * What an RTS announces is an import too, but needs no such care: the message is over before its region
  * goes.
  */
@@ -131,6 +135,7 @@ void key_rts(struct node *n, const struct wire_rec *r, const struct wire_rts *rt
 		im->len = rts->addr + r->arg - im->addr;
 	im->ok = rts->rail_ok;
 	memcpy(im->rkey, rts->rkey, sizeof(im->rkey));
+	memcpy(im->device, rts->device, sizeof(im->device));
 }
 
 /* --- the owner's side -------------------------------------------------------------------------------- */
@@ -150,6 +155,7 @@ static void tell_key(struct node *n, uint32_t node, uint16_t ep, uint32_t epoch,
 		info.len = g->len;
 		info.rail_ok = region_rails(n, g);
 		memcpy(info.rkey, g->rkey, sizeof(info.rkey));
+		region_devices(g, info.device);
 	}
 	if (l)
 		link_answer(l, &r, &info);
@@ -299,6 +305,7 @@ static void learned(struct node *n, const struct wire_rec *r, const struct wire_
 	im->len = info->len;
 	im->ok = info->rail_ok;
 	memcpy(im->rkey, info->rkey, sizeof(im->rkey));
+	memcpy(im->device, info->device, sizeof(im->device));
 	link_dirty(n->link[r->src_node]);
 }
 

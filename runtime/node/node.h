@@ -93,6 +93,7 @@ struct import {
 	uint32_t epoch; /* of the owner */
 	uint64_t addr, len;
 	uint32_t ok, rkey[WIRE_RAILS_MAX];
+	uint8_t device[WIRE_RAILS_MAX]; /* where rkey is good */
 	uint32_t uses; /* requests that name it */
 	bool revoked;  /* answered when the last use ends */
 	UT_hash_handle hh;
@@ -289,6 +290,8 @@ void region_drop(struct node *n, struct region *r);
 void region_drop_all(struct node *n, struct chan *c);
 void region_sweep(struct node *n);
 void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint64_t len);
+/* The device that each of its rkeys is of: verbs_rail_epoch, its low byte. */
+void region_devices(const struct region *r, uint8_t device[WIRE_RAILS_MAX]);
 void region_tick(struct node *n);
 void region_used(struct region *r);
 void region_unused(struct node *n, struct region *r);

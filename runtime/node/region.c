@@ -157,6 +157,12 @@ uint32_t region_rails(const struct node *n, const struct region *r)
 	return rails;
 }
 
+void region_devices(const struct region *r, uint8_t device[WIRE_RAILS_MAX])
+{
+	for (unsigned i = 0; i < WIRE_RAILS_MAX; i++)
+		device[i] = (uint8_t)r->epoch[i];
+}
+
 void region_used(struct region *r)
 {
 	r->uses++;
@@ -241,4 +247,5 @@ void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint6
 	}
 	rts->rail_ok = region_rails(n, r);
 	memcpy(rts->rkey, r->rkey, sizeof(rts->rkey));
+	region_devices(r, rts->device);
 }

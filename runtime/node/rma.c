@@ -175,9 +175,15 @@ void rma_start(struct node *n, struct chan *c, const struct wire_rec *rec, const
 /* Rails that reach both memories now; whether they carry anything is the ledger's question. */
 static uint8_t rails_of(const struct link *l, const struct rma *r)
 {
+	uint32_t rails;
+
 	if (!r->im || !r->local || r->im->state != IMPORT_GOOD)
 		return 0;
-	return (uint8_t)(r->im->ok & region_rails(l->n, r->local));
+	rails = r->im->ok & region_rails(l->n, r->local);
+	for (unsigned i = 0; i < l->n->rails; i++)
+		if (l->rdma[i] && !verbs_lane_leads_to(l->rdma[i], r->im->device[i]))
+			rails &= ~(1u << i);
+	return (uint8_t)rails;
 }
 
 static bool outside(const struct rma *r)

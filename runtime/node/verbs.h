@@ -120,6 +120,8 @@ int verbs_lane_send_copy(struct verbs_lane *lane, const void *frame, uint32_t le
  * least 1. *last_psn: of the request's last packet (core/psn.h).
  */
 uint32_t verbs_lane_reads(const struct verbs_lane *lane);
+/* Is the peer's device the one of that verbs_rail_epoch (its low byte) there? Before connect: perhaps. */
+bool verbs_lane_leads_to(const struct verbs_lane *lane, uint8_t epoch);
 struct verbs_rdma {
 	bool read;
 	uint64_t laddr, raddr;

@@ -69,6 +69,7 @@ struct verbs_lane {
 	uint32_t qpn; /* key of v->by_qpn while qp is there */
 	UT_hash_handle hh;
 	uint32_t psn, peer_psn; /* of the next request; the peer's first */
+	uint8_t peer_epoch;	/* of its device */
 	uint32_t mtu;		/* of the path, bytes */
 	uint32_t reads_max;
 	union ibv_gid gid; /* ours, as the peer knows it */

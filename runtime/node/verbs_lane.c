@@ -18,7 +18,8 @@ struct blob {
 	uint16_t lid;
 	uint8_t mtu, link_layer; /* enum ibv_mtu */
 	uint8_t rd_atomic;	 /* READs this end can answer at once */
-	uint8_t pad[3];
+	uint8_t epoch;		 /* of the device, its low byte: keys of another are not good here */
+	uint8_t pad[2];
 };
 _Static_assert(sizeof(struct blob) <= CORE_BLOB, "layout");
 
@@ -155,6 +156,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 		b.mtu = (uint8_t)verbs_mtu_enum(v->cfg.path_mtu);
 	b.link_layer = port.link_layer;
 	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
+	b.epoch = (uint8_t)r->epoch;
 	memset(out, 0, CORE_BLOB);
 	memcpy(out, &b, sizeof(b));
 	*lane = l;
@@ -212,6 +214,7 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	l->mtu = 128u << a.path_mtu;
 	a.dest_qp_num = b.qpn;
 	a.rq_psn = l->peer_psn = b.psn & 0xffffff;
+	l->peer_epoch = b.epoch;
 	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	a.min_rnr_timer = (uint8_t)cfg->rc_min_rnr_timer;
 	a.ah_attr.port_num = (uint8_t)r->port;
@@ -285,6 +288,11 @@ static uint32_t posted_n(const struct verbs_lane *l)
 uint32_t verbs_lane_room(const struct verbs_lane *l)
 {
 	return l->connected && !l->fencing ? VERBS_SENDS - posted_n(l) : 0;
+}
+
+bool verbs_lane_leads_to(const struct verbs_lane *l, uint8_t epoch)
+{
+	return !l->connected || l->peer_epoch == epoch;
 }
 
 uint32_t verbs_lane_reads(const struct verbs_lane *l)

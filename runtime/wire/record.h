@@ -132,7 +132,7 @@ struct wire_rts {
 	uint32_t nrails;     /* filled in by the owner's daemon ... */
 	uint32_t rkey[WIRE_RAILS_MAX];
 	uint32_t rail_ok;    /* ... bit r: rkey[r] is valid */
-	uint32_t pad;
+	uint8_t device[WIRE_RAILS_MAX]; /* ... on that device: verbs_rail_epoch, its low byte */
 	uint64_t cookie_at;  /* within a node: what process_vm_readv finds at this address of the
 			      * owner must be cookie, or pid names another process (another pid
 			      * namespace, or pid was used again) */
@@ -194,7 +194,7 @@ struct wire_key_info {
 	uint64_t addr, len;
 	uint32_t rail_ok; /* bit r: rkey[r] is valid */
 	uint32_t rkey[WIRE_RAILS_MAX];
-	uint32_t pad;
+	uint8_t device[WIRE_RAILS_MAX]; /* on that device: verbs_rail_epoch, its low byte */
 };
 _Static_assert(sizeof(struct wire_key_info) == 40, "layout");
 
