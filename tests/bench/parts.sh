@@ -16,6 +16,11 @@ part_hop() { # on this machine, not in the lab
 # touched it), pinned of a rank
 holdings() {
 	on n0 '
+		# while a device proves itself it has queue pairs of the test as well
+		j=$(ls /run/rcshare | sed -n "s/\.0$//p" | head -n 1)
+		for i in $(seq 200); do
+			rcshare status "$j" --json | grep -q "\"ledger\": \"unknown\"" || break
+		done
 		d=$(cat /run/rcshare/*/pid)
 		kib() { awk -v k="$2:" "\$1 == k { print \$2 }" /proc/$1/status; }
 		echo $(rdma resource show qp | grep -c "type RC") $(kib $d VmRSS) \
