@@ -7,6 +7,8 @@ load helper
 setup_file() {
 	cd "$BATS_TEST_DIRNAME/../.." || return
 	export lab=$BATS_TEST_DIRNAME/lab
+	. "$BATS_TEST_DIRNAME/cell.bash"
+	syslog_start
 }
 
 one() { # CAUSE KIND RAILS

@@ -31,8 +31,10 @@ within() {
 		((SECONDS < end)) || { reason="not within $bound s: $what"; return 1; }
 		read -rt 0.1 <> <(:) || :
 	done
-	echo "$(date +%T.%N | cut -c1-12) $what" >>"$dir/steps"
+	said "$what"
 }
+
+said() { echo "$(date +%T.%N | cut -c1-12) $1" >>"$dir/steps"; }
 
 # ---- what can be seen ----------------------------------------------------------------------------------
 
@@ -70,12 +72,23 @@ returned() { # RAIL
 	both_links "[.[] | select(.lane == $1 and (.event == \"failover\" or .event == \"lane_back\"))] | last.event == \"lane_back\""
 }
 
-nobody_left() {
-	local n
+# on_nodes CMD...: CMD NODE for all nodes at once (a command in a busy guest takes half a second);
+# its output in $dir/CMD.NODE. False where one of them was.
+on_nodes() {
+	local n p rc=0
+	local -a pids=()
 	for n in n0 n1 n2; do
-		"$lab" run $n -- sh -c '! pgrep -x rcshared && ! ls -d /run/rcshare/*.0' >/dev/null 2>&1 || return 1
+		"$1" $n >"$dir/$1.$n" 3>&- &
+		pids+=($!)
 	done
+	for p in "${pids[@]}"; do wait "$p" || rc=1; done
+	return $rc
 }
+
+left_none() {
+	"$lab" run "$1" -- sh -c '! pgrep -x rcshared && ! ls -d /run/rcshare/*.0' >/dev/null 2>&1
+}
+nobody_left() { on_nodes left_none; }
 
 # ---- failures of n1 --------------------------------------------------------------------------------------
 
@@ -130,6 +143,14 @@ heal_all() {
 	within "both ports of n1 up again" ports_up
 }
 
+# What the daemons say goes to syslog: the nodes have one while there are cells.
+syslog_start() {
+	local n
+	for n in n0 n1 n2; do
+		"$lab" run $n -- sh -c '[ -S /dev/log ] || busybox syslogd -O /var/log/messages'
+	done
+}
+
 # ---- the cell ------------------------------------------------------------------------------------------
 
 # Slurm's PMIx plugin may refuse a connection at the start of a step (helper.bash, job): tried again.
@@ -140,7 +161,7 @@ start() {
 	[[ $cause != nic ]] || args+=(--replay)
 	for try in 1 2 3; do
 		reason=''
-		"$lab" run ctl -u lab -t 700 -e SLURM_PMIX_TIMEOUT=20 -- srun -J cell \
+		"$lab" run ctl -u lab -t 700 -e SLURM_PMIX_TIMEOUT=20 -e RCSHARE_LOG_LEVEL=info -- srun -J cell \
 			--rcshare="require$([[ $rails == 2 ]] || echo ,rails=1)" --mpi=pmix -N3 --ntasks-per-node=2 \
 			/opt/rcshare/apps/rcs_rma "${args[@]}" >"$dir/out" 2>&1 3>&- &
 		srun=$!
@@ -158,8 +179,10 @@ run_cell() {
 	within "both ports of n1" ports_up || return
 	start || return
 	within "all lanes of n1" lanes_up || return
-	for n in n0 n1 n2; do seen[$n]=$(events $n | wc -l); done
+	on_nodes events || true
+	for n in n0 n1 n2; do seen[$n]=$(wc -l <"$dir/events.$n"); done
 	before=$(rounds)
+	said "the failure is made"
 	fail || { reason=${reason:-"the failure could not be made"}; return 1; }
 	within "the failover in n1's log" moved || return
 	before=$(rounds)
@@ -177,6 +200,7 @@ run_cell() {
 	n=0
 	wait "$srun" || n=$?
 	srun=
+	said "the job's end"
 	((n == 0)) || { reason="srun ended with $n"; return 1; }
 	grep -q '^rma: .* 0 lost, 0 doubled, 0 damaged, 0 wrong$' "$dir/out" || {
 		reason=$(grep '^rma: ' "$dir/out" || echo 'no summary of the program')
@@ -188,6 +212,9 @@ run_cell() {
 # What a cell that failed leaves to be read; then its job is ended.
 evidence() {
 	local n
+	for n in n0 n1 n2; do
+		"$lab" run $n -- sh -c 'cat /var/log/messages; dmesg | tail -n 40' >"$dir/messages.$n" || true
+	done
 	[[ -n $srun ]] && kill -0 "$srun" 2>/dev/null || return 0
 	for n in n0 n1 n2; do
 		"$lab" run $n -t 20 -- rcshare status "$id" --json >"$dir/status.$n" 2>&1 || true
@@ -210,10 +237,7 @@ end_job() {
 
 # Worst of the failovers at either end of n1's links; sums of the rest over all nodes.
 figures() {
-	local n
-	for n in n0 n1 n2; do
-		events $n >"$dir/$n.jsonl" || true
-	done
+	on_nodes events || true
 	jq -cs --arg suite "${SUITE:-bookworm}" --arg cause "$cause" --arg kind "$kind" --argjson rails "$rails" \
 		--arg result "$1" '
 		def ms: if . == null then null else . / 1e4 | round / 100 end;
@@ -225,7 +249,7 @@ figures() {
 		 blackout_ms: ([$worst[].blackout_ns // empty] | max | ms),
 		 frames_resent: ([$f[].frames_resent] | add // 0),
 		 puts_by_ledger: ([$l[].puts_by_ledger] | add // 0),
-		 puts_replayed: ([$l[].puts_replayed] | add // 0)}' "$dir"/n?.jsonl
+		 puts_replayed: ([$l[].puts_replayed] | add // 0)}' "$dir"/events.n?
 }
 
 cell() {
@@ -242,7 +266,9 @@ cell() {
 		end_job
 		within "the daemons' end" nobody_left || true
 	fi
-	heal_all >&2 || [[ $result != ok ]] || result=$reason
+	# the other one
+	[[ $cause != both ]] || "$lab" restore n1 $((1 - $(back_rail)))
+	within "both ports of n1 at the end" ports_up || [[ $result != ok ]] || result=$reason
 	figures "$result"
 	[[ $result == ok ]] || return 1
 	[[ -n ${CELL_KEEP:-} ]] || rm -rf "$dir"
