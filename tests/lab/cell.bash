@@ -151,6 +151,10 @@ syslog_start() {
 	done
 }
 
+# A path that fails again and again is left alone for up to half a minute: here for two seconds.
+configure() { "$lab" run "$1" -- sh -c 'echo "{\"hold_down_max_ms\": 2000}" >/etc/rcshare/rcshare.conf'; }
+configure_no_more() { "$lab" run "$1" -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf'; }
+
 # ---- the cell ------------------------------------------------------------------------------------------
 
 # Slurm's PMIx plugin may refuse a connection at the start of a step (helper.bash, job): tried again.
@@ -177,6 +181,7 @@ start() {
 run_cell() {
 	local n before
 	within "both ports of n1" ports_up || return
+	[[ $cause != flap ]] || on_nodes configure || return
 	start || return
 	within "all lanes of n1" lanes_up || return
 	on_nodes events || true
@@ -266,6 +271,7 @@ cell() {
 		end_job
 		within "the daemons' end" nobody_left || true
 	fi
+	[[ $cause != flap ]] || on_nodes configure_no_more
 	# the other one
 	[[ $cause != both ]] || "$lab" restore n1 $((1 - $(back_rail)))
 	within "both ports of n1 at the end" ports_up || [[ $result != ok ]] || result=$reason
