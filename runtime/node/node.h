@@ -166,6 +166,7 @@ struct link {
 	struct {
 		struct rma *r;
 		uint64_t off;
+		bool refused; /* by the peer's device, once */
 	} piece[CORE_PIECES];
 	struct rma *rmas;
 	struct framed *framed;

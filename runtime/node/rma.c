@@ -216,6 +216,7 @@ static bool issue(struct link *l, struct rma *r)
 			return false;
 		l->piece[piece].r = r;
 		l->piece[piece].off = r->issued;
+		l->piece[piece].refused = false;
 	}
 	r->begun = true;
 	r->issued += len;
@@ -342,7 +343,7 @@ void rma_pump(struct link *l)
 		next = r->next;
 		if (!r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len)))
 			finish(l->n, &l->rmas, r);
-		else if (r->refused || (r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000))
+		else if (r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000)
 			l->deadline = l->n->now + 1000000;
 	}
 }
@@ -398,7 +399,7 @@ static void piece_ended(struct link *l, int i, enum core_piece_end end)
 		rma_piece_end(r, 0);
 		break;
 	case CORE_PIECE_AMBIGUOUS:
-		rma_piece_end(r, RCS_ERR_AMBIGUOUS);
+		rma_piece_end(r, l->piece[i].refused ? RCS_ERR_ACCESS : RCS_ERR_AMBIGUOUS);
 		break;
 	case CORE_PIECE_REFUSED:
 		/* A large message is pushed then, and that finds out what is left of it. */
@@ -422,6 +423,17 @@ void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 	else if (how == VERBS_REQUEST)
 		node_log(l->n, CONFIG_LOG_INFO, "a %s of node %u's memory was refused: %s",
 			r->get ? "read" : "write", l->peer, detail);
+	/*
+	 * Everything was checked, so this is a key that is gone, which its owner will say, or a device
+	 * that lost its way: soft RoCE refuses a good request now and then when packets were lost. A
+	 * second time it is believed.
+	 */
+	if (how == VERBS_REQUEST && !r->large && !r->refused) {
+		r->refused = l->piece[cookie].refused = true;
+		how = VERBS_FLUSHED;
+		if (r->get && r->im->state == IMPORT_GOOD)
+			key_ask(l, r->im);
+	}
 	piece_ended(l, (int)cookie, core_rma_completed(&l->ledger, &l->core, (int)cookie,
 			how == VERBS_OK ? CORE_PIECE_OK : how == VERBS_REQUEST ? CORE_PIECE_ERROR :
 			CORE_PIECE_FLUSHED, l->n->now));

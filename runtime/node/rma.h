@@ -12,7 +12,7 @@ struct rma {
 	uint64_t op;
 	bool large; /* fetches a large message: answered by GET_DONE */
 	bool get, replay;
-	bool refused; /* by the peer's NIC */
+	bool refused; /* a piece of it, by the peer's device */
 	uint32_t node;
 	uint16_t ep; /* owner of the remote memory */
 	uint32_t epoch;
