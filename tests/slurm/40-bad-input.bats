@@ -119,6 +119,15 @@ port() {	# port NODE: where the daemon of job $id listens there
 	not grep -qx ran <<<"$output"
 }
 
+@test "the daemon runs on the cores that rcshare.conf gives it" {
+	last=$(($(nproc) - 1))
+	conf "{\"cpus\": \"$last\", \"node_timeout_ms\": 20000}"
+	run srun --rcshare=require -N1 -n1 -w b0 sh -c \
+		'sed -n "s/^Cpus_allowed_list:[^0-9]*//p" /proc/$(cat ${RCSHARE_SOCKET%sock}pid)/status'
+	echo "$output"
+	[ "$output" = "$last" ]
+}
+
 @test "a rcshare.conf that the job's user may not read says who must be able to" {
 	chmod 600 "$BED_DIR/home/rcshare.conf"
 	run srun -w b0 --rcshare=require true
