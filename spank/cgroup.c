@@ -205,14 +205,31 @@ static void limit(
 	}
 }
 
+/* v1's cpuset holds a process to the cores of its folder: a reserved core is in Slurm's own only. */
+static bool place_reserved(const char *job, const char *pid)
+{
+	char slurm[PLUG_CGROUP_PATH], *uid;
+
+	if (!strstr(job, "cpuset"))
+		return false;
+	snprintf(slurm, sizeof(slurm), "%s", job);
+	uid = strstr(slurm, "/uid_");
+	if (!uid)
+		return false;
+	*uid = '\0';
+	return write_file(slurm, "cgroup.procs", pid) == 0;
+}
+
 void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid,
-	unsigned long long memory_limit_mb, unsigned long long cpu_weight)
+	unsigned long long memory_limit_mb, unsigned long long cpu_weight, bool reserved)
 {
 	char own[PLUG_CGROUP_PATH + sizeof(OWN) + 1], number[16];
 	int i;
 
 	snprintf(number, sizeof(number), "%d", (int)pid);
 	for (i = 0; i < groups->count; i++) {
+		if (reserved && place_reserved(groups->job[i], number))
+			continue;
 		snprintf(own, sizeof(own), "%s/" OWN, groups->job[i]);
 		if (mkdir(own, 0755) == 0 && strstr(own, "cpuset")) {
 			inherit(groups->job[i], own, "cpuset.cpus");

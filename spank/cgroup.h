@@ -11,6 +11,7 @@
 #ifndef RCSHARE_SPANK_CGROUP_H
 #define RCSHARE_SPANK_CGROUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -35,10 +36,12 @@ void plug_cgroup_find(uint32_t job, struct plug_cgroups *out);
 
 /*
  * Moves `pid` into rcshared/ of each folder that exists, and limits it there: memory in MiB and
- * CPU weight as in v2 (1 to 10000, 100 is everyone's), 0 for none. Best effort.
+ * CPU weight as in v2 (1 to 10000, 100 is everyone's), 0 for none. `reserved`: it has cores of its
+ * own, so cpuset of cgroup v1 must not hold it to the job's (v2 does: its own cores must be among the
+ * job's there). Best effort.
  */
 void plug_cgroup_place(const struct plug_cgroups *groups, pid_t pid,
-	unsigned long long memory_limit_mb, unsigned long long cpu_weight);
+	unsigned long long memory_limit_mb, unsigned long long cpu_weight, bool reserved);
 
 /* Ends what lives in rcshared/, removes it, and the job's folders if they are empty now. */
 void plug_cgroup_remove(const struct plug_cgroups *groups);

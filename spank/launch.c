@@ -343,7 +343,8 @@ static int start_locked(int lock, const char *path, const struct plug_conf *conf
 	st.pid = child.pid;
 	st.start = start_time(child.pid);
 	plug_cgroup_find(job->id, &st.groups);
-	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
+	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight,
+		conf->reserved_cpus);
 	rc = state_write(path, &st);
 	if (rc) {
 		plug_error_set(err, rc, "cannot write %s: %s", path, strerror(-rc));
@@ -432,7 +433,8 @@ void plug_launch_place(const struct plug_conf *conf, uint32_t job, uint32_t rest
 		plug_cgroup_find(job, &st.groups);
 		if (st.groups.count) {
 			plug_cgroup_place(
-				&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight);
+				&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight,
+		conf->reserved_cpus);
 			state_write(path, &st);
 		}
 	}

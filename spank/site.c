@@ -86,7 +86,9 @@ static const char *path(const char *text, const char *key, char *room, size_t si
 void plug_site_apply(const char *text, struct plug_conf *conf)
 {
 	unsigned long long n;
+	char cpus[64];
 
+	conf->reserved_cpus = plug_site_value(text, "cpus", cpus, sizeof(cpus)) && strcmp(cpus, "job");
 	if (number(text, "memory_limit_mb", &n))
 		conf->memory_limit_mb = n;
 	if (number(text, "cpu_weight", &n))
