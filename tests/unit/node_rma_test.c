@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* runtime/node/rma.c: what a put or get becomes that the peer's device refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/rma.h"
+#include "rcshare.h"
+
+#define COOKIE(i) ((uint64_t)(i))
+
+struct rig {
+	struct node n;
+	struct link l;
+	struct chan c;
+	struct region local;
+	struct import im;
+	struct rma r;
+	int piece;
+};
+
+static int setup(void **state)
+{
+	struct rig *g = calloc(1, sizeof(*g));
+	struct core_cfg cfg;
+
+	assert_non_null(g);
+	g->n.o.self = 0;
+	g->n.rails = 1;
+	evlog_open(&g->n.log, "/dev/null", 1, 0, 0, "n0", 1 << 20);
+	core_cfg_default(&cfg);
+	cfg.rails = 1;
+	cfg.peer = 1;
+	g->l.n = &g->n;
+	g->l.peer = 1;
+	g->l.slots = calloc(CORE_SLOTS, WIRE_FRAME_MAX);
+	core_link_init(&g->l.core, &cfg, 0);
+	core_rma_init(&g->l.ledger);
+	g->im.state = IMPORT_GOOD;
+	g->im.key = (struct import_key){1, 1, 1, 1};
+	g->r = (struct rma){.c = &g->c, .node = 1, .local = &g->local, .im = &g->im, .len = 8};
+	*state = g;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct rig *g = *state;
+
+	free(g->l.slots);
+	free(g->l.backlog);
+	free(g);
+	return 0;
+}
+
+/* One piece, posted with last PSN 5. */
+static void post(struct rig *g)
+{
+	g->piece = core_rma_submit(&g->l.ledger, g->r.get ? CORE_GET : CORE_PUT, 8, 1, false, 0);
+	g->l.piece[g->piece].r = &g->r;
+	g->l.piece[g->piece].refused = false;
+	g->r.pieces++;
+	core_rma_posted(&g->l.ledger, &g->l.core, g->piece, 0, 5, 0);
+}
+
+static void refuse(struct rig *g)
+{
+	rma_done(&g->l, COOKIE(g->piece), VERBS_REQUEST, "remote invalid request error");
+}
+
+static void report(struct rig *g, bool known)
+{
+	struct core_act a = {.lane = 0, .gen = g->l.core.lane[0].gen, .known = known, .psn = 5};
+
+	rma_report(&g->l, &a);
+}
+
+static void put_refused_once_goes_again_after_the_owners_word(void **state)
+{
+	struct rig *g = *state;
+
+	post(g);
+	refuse(g);
+	assert_int_equal(g->r.status, 0);
+	assert_int_equal(g->l.ledger.held, 1);
+	report(g, true);
+	assert_int_equal(g->r.status, 0);
+	assert_int_equal(g->r.pieces, 1);
+	assert_int_equal(g->im.state, IMPORT_ASKED);
+	assert_true(g->l.open_len > 0); /* KEY_ASK */
+	/* it is believed the second time */
+	core_rma_posted(&g->l.ledger, &g->l.core, g->piece, 0, 5, 0);
+	refuse(g);
+	assert_int_equal(g->r.status, RCS_ERR_ACCESS);
+	assert_int_equal(g->r.pieces, 0);
+	assert_true(core_rma_idle(&g->l.ledger));
+}
+
+static void put_refused_where_the_peer_cannot_tell_was_refused(void **state)
+{
+	struct rig *g = *state;
+
+	post(g);
+	refuse(g);
+	report(g, false);
+	assert_int_equal(g->r.status, RCS_ERR_ACCESS);
+	assert_int_equal(g->r.pieces, 0);
+}
+
+static void put_that_was_only_flushed_is_ambiguous_there(void **state)
+{
+	struct rig *g = *state;
+
+	post(g);
+	rma_done(&g->l, COOKIE(g->piece), VERBS_FLUSHED, "");
+	report(g, false);
+	assert_int_equal(g->r.status, RCS_ERR_AMBIGUOUS);
+}
+
+static void get_refused_once_goes_again_after_the_owners_word(void **state)
+{
+	struct rig *g = *state;
+
+	g->r.get = true;
+	post(g);
+	refuse(g);
+	assert_int_equal(g->r.status, 0);
+	assert_int_equal(g->r.pieces, 1);
+	assert_int_equal(g->im.state, IMPORT_ASKED);
+	core_rma_posted(&g->l.ledger, &g->l.core, g->piece, 0, 5, 0);
+	refuse(g);
+	assert_int_equal(g->r.status, RCS_ERR_ACCESS);
+}
+
+/* The library pushes it instead. */
+static void large_message_refused_is_not_fetched_again(void **state)
+{
+	struct rig *g = *state;
+
+	g->r.get = g->r.large = true;
+	post(g);
+	refuse(g);
+	assert_int_equal(g->r.status, RCS_ERR_AGAIN);
+	assert_int_equal(g->r.pieces, 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(put_refused_once_goes_again_after_the_owners_word),
+		TEST(put_refused_where_the_peer_cannot_tell_was_refused),
+		TEST(put_that_was_only_flushed_is_ambiguous_there),
+		TEST(get_refused_once_goes_again_after_the_owners_word),
+		TEST(large_message_refused_is_not_fetched_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
