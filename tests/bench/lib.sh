@@ -65,6 +65,7 @@ median() { # of the numbers of standard input; nothing for nothing
 	awk '/^[0-9.eE+-]+$/' | sort -g | awk '{ v[++n] = $1 }
 		END { if (n) print n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }'
 }
+longest() { awk '/^[0-9.eE+-]+$/' | sort -g | tail -n 1; }
 calc() { awk "BEGIN { print $1 }"; }
 clock() { date +%s.%N; }
 
@@ -136,7 +137,8 @@ settle() {
 	for n in n0 n1 n2; do
 		$lab restore $n 0
 		$lab undrop $n 0
-		on $n 'for p in ib_send_lat ib_send_bw ib_write_bw; do pkill -x $p; done; rm -f /var/crash/*'
+		on $n 'ip link set rail0 up' || $lab nic-rescan $n
+		on $n 'for p in ib_send_lat ib_send_bw ib_write_bw ib_read_bw; do pkill -x $p; done; rm -f /var/crash/*'
 	done
 	$lab run ctl -t 20 -- scancel -u lab
 	eventually 60 "the end of all jobs" no_job

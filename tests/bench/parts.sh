@@ -10,6 +10,29 @@ part_hop() { # on this machine, not in the lab
 		"rings and chan_poll of the daemon against a cache line between two processes; half a turn, least disturbed of 51 repeats (medians $(field "$out/hop" median_ns) and $(field "$out/hop" median_line_ns))"
 }
 
+part_instructions() { # likewise: a count does not depend on the host's load
+	local f=$out/instructions all mine
+	command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; return 1; }
+	valgrind --tool=callgrind --callgrind-out-file="$f.out" --collect-atstart=no \
+		--toggle-collect=one_put --dump-line=yes build/bench/ledger --puts 1000 >"$f" 2>"$f.log"
+	# Lines of cost, by file: fl, fi and fe name it, and the line after calls= is the callee's. A file's
+	# name stands with its number once.
+	awk '/^f[lie]=/ {
+			n = $0; sub(/^f[lie]=/, "", n); id = n; sub(/ .*/, "", id)
+			if (n ~ / /) { sub(/^[^ ]* /, "", n); name[id] = n }
+			file = name[id]
+		}
+		/^calls=/ { getline; next }
+		/^[0-9+*-]/ { s[file] += $2 }
+		END { for (f in s) print s[f], f }' "$f.out" >"$f.files"
+	all=$(awk '{ s += $1 } END { print s / 1000 }' "$f.files")
+	mine=$(awk '/runtime\/core\// { s += $1 } END { print s / 1000 }' "$f.files")
+	figure "instructions of the daemon for a put of one piece" "$all" '' \
+		"from the rank's record to the answer in its ring, without the device's provider and the kernel"
+	figure "instructions of the ledger, of these" "$mine" "$all" \
+		"all of runtime/core on that path: submit, pick, posted, completed, PSN arithmetic, the link's stall clock; callgrind, mean of 1000"
+}
+
 # ---- what the ranks of a node share ----------------------------------------------------------------
 
 # of n0: QPs, then KiB: resident and pinned of the daemon, of a channel (all it has in memory, whoever
@@ -83,6 +106,24 @@ part_start() {
 		"PMIx_Init, endpoint, first message of all 48 x 48 pairs, slowest rank; baseline: PMIx_Init and a collecting fence; medians of 3 (${mine[*]} against ${base[*]})"
 }
 
+part_steps() {
+	local f=$out/steps i note
+	# A step that Slurm's PMIx plugin refused (lib.sh, job) is tried again and not counted.
+	$lab run ctl -u lab -t 400 -e SLURM_PMIX_TIMEOUT=20 -- salloc -N3 --ntasks-per-node=4 sh -c '
+		for i in $(seq 20); do
+			for try in 1 2 3; do
+				a=$(date +%s%N)
+				srun --rcshare=on --mpi=pmix '"$apps"'/rcs_start --eager --rounds 0 && break
+			done && echo "step $i took $((($(date +%s%N) - a) / 1000000))"
+		done' >"$f" 2>&1 || echo "the allocation ended with $?" >&2
+	step() { sed -n "s/^step $1 took //p" "$f"; }
+	note="from srun to its end, which has the program meet all pairs; 4 ranks a node, one allocation; all: $(sed -n 's/^step .* took //p' "$f" | paste -sd' ')"
+	for i in 2 20; do
+		[[ -n $(step 1) && -n $(step $i) ]] || { echo "step 1 or $i failed: $(grep -v '^salloc' "$f" | head -n 1)" >&2; return 1; }
+		figure "step $i of an allocation" "$(step $i)" "$(step 1)" "against the first: $note"
+	done
+}
+
 part_messages() {
 	local i two='-N2 -w n0,n1' base=() mine=() f=$out/messages
 	pingpong() { rcs "$f" 100 $two --ntasks-per-node=1 $apps/rcs_pingpong --min "$1" --max "$1" --iters "$2"; }
@@ -111,71 +152,46 @@ part_messages() {
 	three "64 B messages, 8 ranks to one node" "received and checked at 8 ranks, against one ib_send_bw -s 64"
 }
 
-# ---- failures --------------------------------------------------------------------------------------
+# ---- one-sided requests ----------------------------------------------------------------------------
 
-# Both links of n0 carry on rail 0.
-on_rail0() {
-	on n0 "rcshare status $1 --json" | jq -e '[.nodes[] | select(.lane == 0)] | length == 2' >/dev/null
+bulk() { # FILE SRUN-OPTION ARGS...: large puts and gets from n0 to n1
+	job "$1" 120 "$2" --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=1 $apps/rcs_bulk "${@:3}"
 }
+rate_of() { sed -n "s/^bulk kind=$2 under_way=$3 .*MiBps=//p" "$1" | tail -n 1; } # FILE KIND UNDER-WAY
 
-# Records of failovers of rail 0 between n0 and others since line LINE of each node's log.
-moved() { # JOB LINES...
-	local n i=1
-	for n in n0 n1 n2; do
-		i=$((i + 1))
-		on $n "tail -qn +$((${!i} + 1)) /var/log/rcshare/$1/*.jsonl 2>/dev/null" || :
-	done | jq -c 'select(.event == "failover" and .lane == 0 and .had_traffic
-		and (.host == "n0" or .peer_host == "n0"))' >"$out/moved"
-	# each link was seen by both ends
-	jq -s -e '[.[] | "\(.host) \(.peer_host)"] | unique | length == 4' "$out/moved" >/dev/null
-}
-
-# failures KIND FILE: ten times; a link's blackout is that of its end that stood still longer
-failures() {
-	local i n lines
-	: >"$2"
-	for ((i = 0; i < ${BENCH_TRIALS:-10}; i++)); do
-		eventually 60 "the return to rail 0" on_rail0 "$id"
-		tick 2 # Linux spaces changes of a carrier by 1 s, and the rail has to prove itself
-		lines=()
-		for n in n0 n1 n2; do
-			lines+=("$(on $n "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null | wc -l")")
+part_rma() {
+	local i k u name f=$out/rma
+	local -A tool=([put]=ib_write_bw [get]=ib_read_bw) word=([1]="one at a time" [4]="four under way")
+	for ((i = 0; i < 3; i++)); do
+		for k in put get; do
+			perftest ${tool[$k]} -s 4194304 -n 20 | awk '{ print $4 }' >>"$f.$k.base"
 		done
-		if [[ $1 == cut ]]; then
-			$lab cut n0 0
-		else
-			$lab drop n0 0 in
-			$lab drop n0 0 out
-		fi
-		eventually 30 "the failover" moved "$id" "${lines[@]}" || :
-		if [[ $1 == cut ]]; then $lab restore n0 0; else $lab undrop n0 0; fi
-		jq -s -c '[.[] | . + {link: (if .host == "n0" then .peer_host else .host end)}] | group_by(.link)[] |
-			max_by(.blackout_ns // 0) | {reason, blackout: .blackout_ns, notice: .notice_ns}' "$out/moved" >>"$2"
+		bulk "$f.out" --rcshare=on,rails=1 --count 10
+		for k in put get; do
+			for u in 1 4; do rate_of "$f.out" $k $u >>"$f.$k.$u"; done
+		done
+	done
+	for k in put get; do
+		for u in 1 4; do
+			name="4 MiB ${k}s, ${word[$u]}"
+			figure "$name" "$(median <"$f.$k.$u")" "$(median <"$f.$k.base")" \
+				"registered regions, n0 to n1, one rail, against ${tool[$k]}; medians of 3 ($(paste -sd' ' "$f.$k.$u") against $(paste -sd' ' "$f.$k.base"))"
+		done
 	done
 }
 
-three_durations() { # NAME FILE NOTE
-	local note
-	note="$3; reasons: $(jq -r .reason "$2" | sort | uniq -c | awk '{ printf "%s%s %s", s, $1, $2; s = ", " }'); longest $(jq -s '[.[].blackout // 0] | max / 1e6 | round' "$2") ms"
-	figure "$1: blackout" "$(jq '.blackout // empty | . / 1e6' "$2" | median)" '' "$note"
-	figure "$1: noticing" "$(jq 'select(.blackout and .notice) | .notice / 1e6' "$2" | median)" '' \
-		"last acknowledgement to notice, median of the same"
-	figure "$1: recovery" "$(jq 'select(.blackout and .notice) | (.blackout - .notice) / 1e6' "$2" | median)" '' \
-		"notice to the first frame acknowledged elsewhere"
-}
-
-part_blackout() {
-	local pid id trials=${BENCH_TRIALS:-10}
-	rcs "$out/blackout" 500 -N3 --ntasks-per-node=2 $apps/rcs_alltoall --seconds 480 --max 4096 2>/dev/null &
-	pid=$!
-	begun "$out/blackout" '^round' 60 $pid
-	id=$(job_id)
-	failures cut "$out/cuts"
-	three_durations "cut cable" "$out/cuts" "$trials cuts, two links each, the end that stood still longer"
-	failures drop "$out/drops"
-	three_durations "silent loss" "$out/drops" "$trials times all frames of the rail lost, likewise"
-	$lab run ctl -t 20 -- scancel "$id"
-	wait $pid || :
+part_rails() {
+	local i f=$out/rails cpus
+	for ((i = 0; i < 3; i++)); do
+		bulk "$f.out" --rcshare=on,rails=1 --kind put --count 10
+		rate_of "$f.out" put 4 >>"$f.1"
+		bulk "$f.out" --rcshare=on,rails=2 --kind put --count 10
+		rate_of "$f.out" put 4 >>"$f.2"
+	done
+	cpus="this host has $(nproc) CPUs for four emulated guests"
+	(($(nproc) >= 8)) || cpus+=", too few: the rate is that of the CPUs, not of the rails"
+	figure "4 MiB puts over two rails" "$(median <"$f.2")" "$(median <"$f.1")" \
+		"four under way, against one rail; medians of 3 ($(paste -sd' ' "$f.2") against $(paste -sd' ' "$f.1")); $cpus"
 }
 
 # ---- what a job has today --------------------------------------------------------------------------
