@@ -15,22 +15,26 @@ part_instructions() { # likewise: a count does not depend on the host's load
 	command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; return 1; }
 	valgrind --tool=callgrind --callgrind-out-file="$f.out" --collect-atstart=no \
 		--toggle-collect=one_put --dump-line=yes build/bench/ledger --puts 1000 >"$f" 2>"$f.log"
-	# Lines of cost, by file: fl, fi and fe name it, and the line after calls= is the callee's. A file's
-	# name stands with its number once.
-	awk '/^f[lie]=/ {
-			n = $0; sub(/^f[lie]=/, "", n); id = n; sub(/ .*/, "", id)
-			if (n ~ / /) { sub(/^[^ ]* /, "", n); name[id] = n }
-			file = name[id]
+	# Own cost by function and file (fi, fe: inlined from there); the line after calls= is the callee's
+	# sum. A name stands with its number once, wherever that is first.
+	awk '/^f[lien]=/ {
+			fn = /^fn/; n = substr($0, 4); id = n; sub(/ .*/, "", id)
+			if (n ~ / /) { sub(/^[^ ]* /, "", n); if (fn) func_[id] = n; else file[id] = n }
+			if (fn) f = func_[id]; else at = file[id]
+		}
+		/^c(fn|fi|fl|ob)=/ { n = $0; sub(/^[^=]*=/, "", n); id = n; sub(/ .*/, "", id)
+			if (n ~ / /) { sub(/^[^ ]* /, "", n); if (/^cfn/) func_[id] = n; else if (!/^cob/) file[id] = n }
 		}
 		/^calls=/ { getline; next }
-		/^[0-9+*-]/ { s[file] += $2 }
-		END { for (f in s) print s[f], f }' "$f.out" >"$f.files"
-	all=$(awk '{ s += $1 } END { print s / 1000 }' "$f.files")
-	mine=$(awk '/runtime\/core\// { s += $1 } END { print s / 1000 }' "$f.files")
+		/^[0-9+*-]/ { s[f " " at] += $2 }
+		END { for (k in s) print s[k], k }' "$f.out" | sort -rn >"$f.functions"
+	all=$(awk '{ s += $1 } END { print s / 1000 }' "$f.functions")
+	mine=$(awk '$2 ~ /^core_(rma_|link_posted|link_done|stall_posted|stall_progress)/ || $3 ~ /core\/(rma\.c|psn\.h)$/ {
+		s += $1 } END { print s / 1000 }' "$f.functions")
 	figure "instructions of the daemon for a put of one piece" "$all" '' \
 		"from the rank's record to the answer in its ring, without the device's provider and the kernel"
 	figure "instructions of the ledger, of these" "$mine" "$all" \
-		"all of runtime/core on that path: submit, pick, posted, completed, PSN arithmetic, the link's stall clock; callgrind, mean of 1000"
+		"submit, pick, posted, completed, PSN arithmetic, the lane's progress clock; callgrind, mean of 1000 puts"
 }
 
 # ---- what the ranks of a node share ----------------------------------------------------------------
