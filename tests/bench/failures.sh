@@ -88,8 +88,10 @@ part_blackout() {
 	id=$(job_id)
 	for cause in cut port loss nic; do
 		kill -0 $pid 2>/dev/null || { echo "the job ended: $(tail -n 1 "$out/blackout")" >&2; break; }
-		failures $cause "$out/blackout.$cause" || echo "${name[$cause]}: the trials ended early" >&2
-		heal $cause 2>/dev/null || :
+		if ! failures $cause "$out/blackout.$cause"; then
+			echo "${name[$cause]}: the trials ended early" >&2
+			heal $cause || :
+		fi
 		durations "${name[$cause]}" "$out/blackout.$cause" \
 			"times, two links each, the end that stood still longer"
 	done
@@ -106,11 +108,13 @@ node_conf() { # JSON
 	for n in n0 n1 n2; do on $n "echo '$1' >/etc/rcshare/rcshare.conf"; done
 }
 
+node_there() { $lab run n2 -t 20 -- true 2>/dev/null || $lab start n2; }
+
 # What every later part finds: n2 there, the lab's own timeout.
 node_restore() {
 	$lab run ctl -t 20 -- scancel -u lab || :
 	for n in n0 n1; do on $n 'rm -f /tmp/until' || :; done
-	$lab run n2 -t 20 -- true 2>/dev/null || $lab start n2 || :
+	node_there || :
 	node_conf '{"node_timeout_ms": 20000}' || :
 }
 
@@ -146,7 +150,7 @@ part_node() {
 	trap node_restore EXIT
 	: >"$told" >"$slurm" >"$notice"
 	for ((i = 0; i < ${BENCH_TRIALS:-10} && SECONDS < end; i++)); do
-		((i == 0)) || $lab start n2
+		node_there || break
 		node_conf '{}'
 		f=$out/node.$i
 		node_trial "$f" || { echo "trial $i ended early" >&2; node_restore; continue; }
