@@ -148,7 +148,7 @@ node_trial() { # FILE
 part_node() {
 	local i f end=$((SECONDS + ${BENCH_SECONDS:-120})) told=$out/node.told slurm=$out/node.slurm notice=$out/node.notice
 	trap node_restore EXIT
-	: >"$told" >"$slurm" >"$notice"
+	: | tee "$told" "$slurm" >"$notice"
 	for ((i = 0; i < ${BENCH_TRIALS:-10} && SECONDS < end; i++)); do
 		node_there || break
 		node_conf '{}'
