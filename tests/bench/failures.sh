@@ -64,7 +64,7 @@ failures() {
 	done
 }
 
-ms_of() { jq "$2 | . / 1e6" "$1"; } # FILE JQ
+ms_of() { jq "$2 | . / 1e4 | round / 100" "$1"; } # FILE JQ
 
 durations() { # NAME FILE NOTE
 	local note recovery='select(.blackout and .notice) | .blackout - .notice'
