@@ -267,12 +267,6 @@ static void pump(struct node *n, struct member *m)
 		case CORE_VIEW_ACT_LOST:
 			lost(n, m, &a);
 			break;
-		case CORE_VIEW_ACT_PARTITIONED:
-			m->cut_since = n->now;
-			break;
-		case CORE_VIEW_ACT_ACTIVE:
-			m->cut_since = 0;
-			break;
 		case CORE_VIEW_ACT_REMOVED:
 			if (m->monitor)
 				stop(n, m, "the other nodes have removed this one");
@@ -295,6 +289,16 @@ void member_receive(struct node *n, const struct wire_rec *r, const void *payloa
 	core_view_rx(m->view, &msg, n->now);
 	m->deadline = n->now;
 	n->work = true;
+}
+
+/* Not acting, and half of the members are silent: also where the lease had not begun yet. */
+static bool is_cut(const struct node *n, const struct member *m)
+{
+	unsigned silent = 0;
+
+	for (uint16_t i = 0; i < m->nodes; i++)
+		silent += m->suspected[i];
+	return 2 * silent >= m->nodes && !core_view_acting(m->view, n->now);
 }
 
 uint64_t member_deadline(const struct node *n)
@@ -322,6 +326,10 @@ void member_turn(struct node *n)
 			if (i != m->self)
 				look(n, m, i);
 		pump(n, m);
+		if (due && !(m->monitor && is_cut(n, m)))
+			m->cut_since = 0;
+		else if (due && !m->cut_since)
+			m->cut_since = n->now;
 		if (m->monitor && m->cut_since &&
 			n->now > m->cut_since + 4 * (uint64_t)n->cfg.node_timeout_ms * MS)
 			stop(n, m, "no contact with the majority of the step's nodes");

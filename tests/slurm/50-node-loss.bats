@@ -83,15 +83,6 @@ stopped() { on b2 -- sh -c "grep -qs '\"partitioned\"' /var/log/rcshare/$id/*"; 
 	survived 6
 }
 
-@test "a minority stops by itself, and hears nothing from the others" {
-	job
-	"$bed" cut b2
-	eventually stopped
-	"$bed" restore b2
-	eventually said 2 'rank [45]: .* RCS_ERR_PARTITIONED'
-	survived 6
-}
-
 @test "a daemon that hung and goes on finds itself removed" {
 	job
 	on b2 -- sh -c 'kill -STOP $(pgrep -x rcshared)'
