@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-view --seeds N [--start S]; --seed S [--verbose] replays one; --scale: thousands of nodes. */
-#include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
+#include "seeds.h"
 #include "view_sim.h"
-
-static double seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static int scale(void)
 {
@@ -29,60 +17,29 @@ static int scale(void)
 	return ok ? 0 : 1;
 }
 
+static bool one(void *sim, uint64_t seed)
+{
+	return vs_seed(sim, seed);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "seeds", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 's' },
-		{ "seed", required_argument, NULL, 'o' },  { "verbose", no_argument, NULL, 'v' },
-		{ "max-fail", required_argument, NULL, 'm' }, { "scale", no_argument, NULL, 'k' },
-		{ NULL, 0, NULL, 0 },
-	};
 	static struct vs s;
-	unsigned long long n = 2000, start = 1, ran = 0, failed = 0, most = 20;
-	double began = seconds(), took;
-	int o;
+	struct seeds o;
 
-	while ((o = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		switch (o) {
-		case 'n':
-			n = strtoull(optarg, NULL, 0);
-			break;
-		case 's':
-			start = strtoull(optarg, NULL, 0);
-			break;
-		case 'o':
-			start = strtoull(optarg, NULL, 0);
-			n = 1;
-			break;
-		case 'm':
-			most = strtoull(optarg, NULL, 0);
-			break;
-		case 'v':
-			s.verbose = true;
-			break;
-		case 'k':
-			return scale();
-		default:
-			fprintf(stderr, "usage: sim-view [--seeds N] [--start S] [--max-fail N] | "
-					"--seed S [--verbose] | --scale\n");
-			return 2;
-		}
-	}
-	for (; ran < n && failed < most; ran++) {
-		if (vs_seed(&s, start + ran))
-			continue;
-		failed++;
-		printf("FAIL seed %llu: %s\n", start + ran, s.why);
-		printf("     replay: %s --seed %llu --verbose\n", argv[0], start + ran);
-	}
-	took = seconds() - began;
+	if (seeds_options(&o, argc, argv, true))
+		return 2;
+	if (o.scale)
+		return scale();
+	s.verbose = o.verbose;
+	seeds_run(&o, argv[0], one, &s, s.why);
 	printf("%llu messages, %llu decisions, %llu takeovers, %.0f seeds/s\n",
 		(unsigned long long)s.msgs, (unsigned long long)s.decisions,
-		(unsigned long long)s.switches, (double)ran / took);
-	printf("sim-view: %llu seeds, %llu failed\n", ran, failed);
+		(unsigned long long)s.switches, (double)o.ran / o.took);
+	printf("sim-view: %llu seeds, %llu failed\n", o.ran, o.failed);
 	free(s.heap);
 	free(s.ev);
 	free(s.ev_free);
 	free(s.vote);
-	return failed ? 1 : 0;
+	return o.failed ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Time, chance, the network, and the owner of each node's machine: its links and its detector. */
+#include "seeds.h"
 #include "view_sim.h"
 
 #include <stdarg.h>
@@ -9,11 +10,7 @@
 
 uint64_t vs_rand(struct vs *s)
 {
-	uint64_t z = s->rng += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return seeds_rand(&s->rng);
 }
 
 uint64_t vs_below(struct vs *s, uint64_t n)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Time, chance, and the run of one seed. */
+#include "seeds.h"
 #include "sim.h"
 
 #include <inttypes.h>
@@ -15,11 +16,7 @@
 
 uint64_t sim_rand(struct sim *s)
 {
-	uint64_t z = s->rng += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return seeds_rand(&s->rng);
 }
 
 uint64_t sim_below(struct sim *s, uint64_t n)
