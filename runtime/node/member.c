@@ -29,7 +29,7 @@ struct member {
 	uint32_t *node; /* [nodes] index in the job */
 	struct core_view *view;
 	uint64_t deadline;
-	uint64_t cut_since; /* PARTITIONED since; 0: not */
+	uint64_t cut_since; /* is_cut() since; 0: not */
 	bool *suspected;    /* [nodes] */
 	struct member *next;
 };

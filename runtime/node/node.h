@@ -294,8 +294,6 @@ void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint6
 /* The device that each of its rkeys is of: verbs_rail_epoch, its low byte. */
 void region_devices(const struct region *r, uint8_t device[WIRE_RAILS_MAX]);
 void region_tick(struct node *n);
-void region_used(struct region *r);
-void region_unused(struct node *n, struct region *r);
 void region_destroy(struct node *n, struct region *r);
 uint32_t region_rails(const struct node *n, const struct region *r); /* bits where it is registered */
 /* Memory for rcs_alloc: a new region with a mapping of ours, and its memfd. */

@@ -100,10 +100,10 @@ void region_registered(struct node *n, struct region *r, const struct shm_reg *r
 
 	for (unsigned i = 0; i < n->rails && i < reg->ndev; i++)
 		if (reg->ok & 1u << i) {
-			if (had & 1u << i) /* what it had is as good, and peers use it */
+			if (had & 1u << i) { /* what it had is as good, and peers use it */
 				verbs_mr_destroy(n->vb, i, reg->mr_handle[i]);
-			if (had & 1u << i)
 				continue;
+			}
 			r->ok |= 1u << i;
 			r->mr_handle[i] = reg->mr_handle[i];
 			r->lkey[i] = reg->lkey[i];
@@ -163,11 +163,6 @@ void region_devices(const struct region *r, uint8_t device[WIRE_RAILS_MAX])
 		device[i] = (uint8_t)r->epoch[i];
 }
 
-void region_used(struct region *r)
-{
-	r->uses++;
-}
-
 void region_drop(struct node *n, struct region *r)
 {
 	if (r->importers_n) {
@@ -198,12 +193,6 @@ void region_drop_all(struct node *n, struct chan *c)
 		r->owner = NULL;
 		r->linger_until = n->now + LINGER_NS;
 	}
-}
-
-void region_unused(struct node *n, struct region *r)
-{
-	(void)n;
-	r->uses--;
 }
 
 void region_tick(struct node *n)

@@ -32,6 +32,16 @@ static void tell(struct node *n, const struct rma *r)
 	chan_put(n, r->c, &rec, "");
 }
 
+static void release(struct node *n, struct rma *r)
+{
+	if (r->local)
+		r->local->uses--;
+	if (r->im)
+		key_unuse(n, r->im);
+	free(r->copy);
+	free(r);
+}
+
 static void finish(struct node *n, struct rma **list, struct rma *r)
 {
 	while (*list != r)
@@ -41,12 +51,7 @@ static void finish(struct node *n, struct rma **list, struct rma *r)
 		r->status = RCS_ERR_PEER_GONE;
 	if (r->c)
 		tell(n, r);
-	if (r->local)
-		region_unused(n, r->local);
-	if (r->im)
-		key_unuse(n, r->im);
-	free(r->copy);
-	free(r);
+	release(n, r);
 }
 
 void rma_piece_end(struct rma *r, int status)
@@ -62,11 +67,8 @@ void rma_piece_end(struct rma *r, int status)
 static void fail(struct node *n, struct rma *r, int status)
 {
 	r->status = status;
-	if (r->local)
-		region_unused(n, r->local);
 	tell(n, r);
-	free(r->copy);
-	free(r);
+	release(n, r);
 }
 
 static bool find_local(struct node *n, struct rma *r, uint32_t region, uint32_t gen)
@@ -76,7 +78,7 @@ static bool find_local(struct node *n, struct rma *r, uint32_t region, uint32_t 
 	if (!local || !region_covers(local, r->laddr, r->len))
 		return false;
 	r->local = local;
-	region_used(local);
+	local->uses++;
 	return true;
 }
 
@@ -90,8 +92,6 @@ static void enlist(struct node *n, struct rma *r)
 		return;
 	}
 	if (l && l->lost) {
-		if (r->im)
-			key_unuse(n, r->im);
 		fail(n, r, RCS_ERR_NODE_LOST);
 		return;
 	}
