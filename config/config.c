@@ -30,7 +30,8 @@ const struct config_key config_keys[] = {
 		"Network interface of the control connections; null takes the address of the node's host "
 		"name."},
 	{"control_port", CONFIG_T_PORTS, 1, 65535, "", "0", FIELD(control_port_min),
-		"TCP port or range of ports a daemon listens on; 0 takes any free port."},
+		"TCP port or range of ports a daemon listens on; 0 takes one of 24576 to 28671 that follows "
+		"from the job's id."},
 	{"path_mtu", CONFIG_T_MTU, 256, 4096, "bytes", "\"auto\"", FIELD(path_mtu),
 		"Path MTU of RC connections; auto takes the smaller one of the two ports."},
 	{"max_outstanding_reads", CONFIG_T_AUTO, 1, 128, "requests", "\"auto\"",

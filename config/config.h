@@ -38,7 +38,7 @@ struct config {
 	struct config_rail rail[CONFIG_RAILS_MAX];
 	int32_t gid_index;	    /* -1: "auto" */
 	char control_interface[64]; /* "": the address of the node's host name */
-	uint16_t control_port_min, control_port_max; /* 0, 0: any free port */
+	uint16_t control_port_min, control_port_max; /* 0, 0: node/tcp.c has a range */
 	uint32_t path_mtu;		/* bytes; 0: "auto" */
 	uint32_t max_outstanding_reads; /* 0: "auto" */
 	uint32_t rc_timeout, rc_retry_cnt, rc_min_rnr_timer; /* as in struct ibv_qp_attr */

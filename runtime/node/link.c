@@ -88,6 +88,7 @@ struct link *link_get(struct node *n, uint32_t peer)
 void link_free(struct link *l)
 {
 	rma_free_all(l);
+	find_end(l);
 	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->rdma[r])
 			verbs_lane_close(l->rdma[r]);

@@ -31,6 +31,7 @@ struct member {
 	uint64_t deadline;
 	uint64_t cut_since; /* is_cut() since; 0: not */
 	bool *suspected;    /* [nodes] */
+	bool *spoken;	    /* [nodes] the machine had a message for it */
 	struct member *next;
 };
 
@@ -43,6 +44,7 @@ static void forget(struct node *n, struct member *m)
 	*p = m->next;
 	free(m->node);
 	free(m->suspected);
+	free(m->spoken);
 	free(m->view);
 	free(m);
 }
@@ -64,7 +66,8 @@ static bool map_nodes(struct node *n, struct member *m, char *names)
 
 	m->node = calloc(max, sizeof(*m->node));
 	m->suspected = calloc(max, sizeof(*m->suspected));
-	if (!m->node || !m->suspected)
+	m->spoken = calloc(max, sizeof(*m->spoken));
+	if (!m->node || !m->suspected || !m->spoken)
 		return false;
 	m->self = CORE_VIEW_NONE;
 	for (name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
@@ -152,6 +155,18 @@ static bool watched(const struct member *m, uint16_t who)
 	return false;
 }
 
+/* Neighbours to be watched, and whom the machine speaks to, are contacted without any rank's wish. */
+static void reach(struct node *n, struct member *m, uint16_t i)
+{
+	struct link *l;
+
+	if (!core_view_member(m->view, i) || !(m->spoken[i] || watched(m, i)))
+		return;
+	l = link_get(n, m->node[i]);
+	if (l)
+		find_link(l);
+}
+
 static void look(struct node *n, struct member *m, uint16_t i)
 {
 	struct link *l = n->link[m->node[i]];
@@ -199,13 +214,14 @@ static bool overslept(struct node *n)
 
 /* --- what is decided --------------------------------------------------------------------------------- */
 
-static void send_msg(struct node *n, const struct member *m, const struct core_view_act *a)
+static void send_msg(struct node *n, struct member *m, const struct core_view_act *a)
 {
 	struct wire_rec r = {.type = WIRE_REC_VIEW, .src_node = (uint16_t)n->o.self,
 		.src_ep = NODE_EP_DAEMON, .dst_node = (uint16_t)m->node[a->node], .dst_ep = NODE_EP_DAEMON,
 		.data = m->step, .len = sizeof(a->msg)};
 	struct link *l = n->link[m->node[a->node]];
 
+	m->spoken[a->node] = true;
 	if (!l || l->lost || (l->core.active == CORE_LANE_NONE && l->bl_tail - l->bl_head > BACKLOG_MAX))
 		return;
 	link_answer(l, &r, &a->msg);
@@ -323,8 +339,10 @@ void member_turn(struct node *n)
 	for (struct member *m = n->members, *next; m; m = next) {
 		next = m->next;
 		for (uint16_t i = 0; due && m->monitor && i < m->nodes; i++)
-			if (i != m->self)
+			if (i != m->self) {
+				reach(n, m, i);
 				look(n, m, i);
+			}
 		pump(n, m);
 		if (due && !(m->monitor && is_cut(n, m)))
 			m->cut_since = 0;

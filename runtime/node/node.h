@@ -147,6 +147,8 @@ struct tcp_lane {
 	uint32_t gen;
 };
 
+struct find;
+
 struct link {
 	struct node *n;
 	uint32_t peer;
@@ -171,6 +173,7 @@ struct link {
 	struct rma *rmas;
 	struct framed *framed;
 	uint32_t framed_id;
+	struct find *find; /* its address is looked for */
 	uint64_t heard_at; /* last frame from the peer; 0: never */
 	bool refused;	   /* its daemon refuses or reset the connection, and none stands since */
 	bool lost;	   /* the members decided so: nothing goes there any more */
@@ -274,7 +277,13 @@ void link_free(struct link *l);
 void link_lost(struct link *l); /* fences all lanes to it and ends what is outstanding */
 extern const struct verbs_ops link_verbs_ops;
 
+/* find.c: daemons that nobody has named, by the name of their node and the ports of the job */
+void find_link(struct link *l); /* again and again until there is a connection */
+void find_end(struct link *l);
+
 /* tcp.c */
+#define TCP_PORTS 8u /* a daemon listens on the first of these that is free, if any is */
+uint16_t tcp_port(const struct node *n, unsigned nth);
 int tcp_listen(struct node *n, char *why);
 void tcp_connect(struct link *l);  /* answers by core_link_lane_up or _error */
 void tcp_drop(struct link *l);	   /* closes the established connection */

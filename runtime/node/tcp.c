@@ -35,6 +35,8 @@
 #define HANDSHAKE_NS 5000000000ull
 #define CONNECT_NS   1000000000ull /* then a new attempt, whose SYN goes out at once */
 #define UNAUTH_MAX   64
+#define PORT_MIN     24576u	   /* control_port 0: below the kernel's range of ephemeral ports */
+#define PORT_SPAN    4096u
 #define OUT_MAX	     (256u << 10) /* bytes that may wait in a connection; past that it cannot send */
 
 enum conn_state { CONN_CONNECTING, CONN_WAIT_HELLO, CONN_WAIT_PROOF, CONN_WAIT_READY, CONN_UP };
@@ -47,7 +49,8 @@ struct hello {
 				 * 5 REMOVED */
 	uint32_t job, restart, node, incarnation;
 	uint32_t gen;
-	uint16_t port, pad; /* where the speaker listens */
+	uint16_t port;	/* where the speaker listens */
+	uint16_t watch; /* 1: looks only whether the other is there, needs no lanes */
 	uint8_t nonce[32];
 	uint8_t mac[32];
 };
@@ -125,6 +128,12 @@ static void no_conn(struct link *l, enum core_reason why, uint32_t gen)
 	link_dirty(l);
 }
 
+/* The machine asked for a connection; what was tried without its asking it need not hear of. */
+static bool is_awaited(const struct link *l)
+{
+	return l->core.lane[CORE_LANE_TCP].state == CORE_LANE_OPENING;
+}
+
 /* The connection ended or never came to stand; tell whoever waits for it. */
 static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool refused)
 {
@@ -141,7 +150,8 @@ static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool r
 			n->o.names[l->peer], why);
 		l->tcp.trying = NULL;
 		l->refused |= refused && l->heard_at;
-		no_conn(l, CORE_R_SETUP, l->tcp.gen);
+		if (is_awaited(l))
+			no_conn(l, CORE_R_SETUP, l->tcp.gen);
 	} else if (c->server) {
 		char host[INET6_ADDRSTRLEN] = "?";
 
@@ -209,6 +219,7 @@ static void hello_fill(struct node *n, struct tcp_conn *c, uint16_t kind)
 	h->restart = n->o.restart;
 	h->node = n->o.self;
 	h->port = n->tcp_port;
+	h->watch = kind == 1 && !c->l->core.wanted;
 	if (getrandom(h->nonce, sizeof(h->nonce), 0) != (ssize_t)sizeof(h->nonce))
 		n->stop = true; /* cannot happen after boot; without it there is no proof */
 }
@@ -258,7 +269,8 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 	l->heard_at = n->now;
 	l->tcp.conn = c;
 	l->tcp.gen = gen;
-	core_link_want(&l->core, n->now);
+	if (!(c->server ? c->theirs : c->mine).watch)
+		core_link_want(&l->core, n->now);
 	core_link_lane_up(&l->core, CORE_LANE_TCP, gen, n->now);
 	link_dirty(l);
 	node_log(n, CONFIG_LOG_INFO, "connected to node %u (%s), generation %u", l->peer,
@@ -489,14 +501,24 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
-int tcp_listen(struct node *n, char *why)
+uint16_t tcp_port(const struct node *n, unsigned nth)
 {
-	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
-	struct sockaddr_in a4 = {.sin_family = AF_INET};
+	bool any = !n->cfg.control_port_min;
+	uint32_t lo = any ? PORT_MIN : n->cfg.control_port_min;
+	uint32_t span = any ? PORT_SPAN : n->cfg.control_port_max - lo + 1;
+
+	return (uint16_t)(lo + (n->o.job % span + n->o.restart % span * 257 + nth) % span);
+}
+
+/* A socket that listens on the port, 0: any; or -errno. */
+static int listen_on(struct node *n, uint16_t port)
+{
+	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any,
+		.sin6_port = htons(port)};
+	struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct sockaddr *sa = (struct sockaddr *)&a6;
 	socklen_t len = sizeof(a6);
-	int lo = n->cfg.control_port_min, hi = n->cfg.control_port_max, zero = 0;
-	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), zero = 0, one = 1, err;
 
 	if (fd >= 0) {
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
@@ -505,24 +527,37 @@ int tcp_listen(struct node *n, char *why)
 		sa = (struct sockaddr *)&a4;
 		len = sizeof(a4);
 	}
-	if (fd < 0) {
-		snprintf(why, SHM_SENTENCE, "no TCP socket: %s", strerror(errno));
+	if (fd < 0)
 		return -errno;
+	/* connections of a daemon that ended must not keep its port from the next */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, sa, len) || listen(fd, 128) || getsockname(fd, sa, &len)) {
+		err = -errno;
+		close(fd);
+		return err;
 	}
-	for (int port = lo; port <= hi; port++) {
-		a6.sin6_port = a4.sin_port = htons((uint16_t)port);
-		if (bind(fd, sa, len) == 0 && listen(fd, 128) == 0) {
-			getsockname(fd, sa, &len);
-			n->tcp_port = ntohs(sa->sa_family == AF_INET6 ? a6.sin6_port : a4.sin_port);
-			n->tcp.fd = fd;
-			n->tcp.ready = accept_ready;
-			return node_watch(n, &n->tcp, EPOLLIN);
-		}
+	n->tcp_port = ntohs(sa->sa_family == AF_INET6 ? a6.sin6_port : a4.sin_port);
+	return fd;
+}
+
+int tcp_listen(struct node *n, char *why)
+{
+	bool any = !n->cfg.control_port_min;
+	unsigned tries = any ? TCP_PORTS : n->cfg.control_port_max - n->cfg.control_port_min + 1u;
+	int fd = -EADDRINUSE;
+
+	for (unsigned i = 0; fd < 0 && i < tries; i++)
+		fd = listen_on(n, tcp_port(n, i));
+	if (fd < 0 && any)
+		fd = listen_on(n, 0);
+	if (fd < 0) {
+		snprintf(why, SHM_SENTENCE, "no free TCP port in control_port %d-%d: %s",
+			n->cfg.control_port_min, n->cfg.control_port_max, strerror(-fd));
+		return fd;
 	}
-	snprintf(why, SHM_SENTENCE, "no free TCP port in control_port %d-%d: %s", lo, hi,
-		strerror(errno));
-	close(fd);
-	return -EADDRINUSE;
+	n->tcp.fd = fd;
+	n->tcp.ready = accept_ready;
+	return node_watch(n, &n->tcp, EPOLLIN);
 }
 
 void tcp_connect(struct link *l)
@@ -535,7 +570,8 @@ void tcp_connect(struct link *l)
 		return;
 	if (!l->addr.ss_family) {
 		/* The peer knows our address or we shall learn its; until then there is nothing to do. */
-		no_conn(l, CORE_R_SETUP, l->tcp.gen);
+		if (is_awaited(l))
+			no_conn(l, CORE_R_SETUP, l->tcp.gen);
 		return;
 	}
 	fd = socket(l->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -2,9 +2,10 @@
 /*
  * Every rank exchanges numbered messages with every other, and goes on with the living when a node is lost.
  *
- *	rcs_survive [--until FILE] [--max BYTES] [--puts]
+ *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle]
  *
- * Ends when every rank has seen the file. With --puts each rank also writes into a window of each other.
+ * Ends when every rank has seen the file. With --puts each rank also writes into a window of each other,
+ * with --idle nobody speaks to anybody.
  * Each rank prints `running` once all others have answered, `rank R: lost P` for each rank that was
  * lost, `after N` when N messages were exchanged since the first loss, and at the end
  *
@@ -29,8 +30,8 @@ struct side {
 static struct {
 	const char *until;
 	size_t max;
-	bool puts;
-} opt = {NULL, 65536, false};
+	bool puts, idle;
+} opt = {NULL, 65536, false, false};
 
 static struct side *side;
 static uint64_t messages, wrong, lost, since;
@@ -185,7 +186,8 @@ static void exchange_keys(void)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {{"until", required_argument, NULL, 'u'},
-		{"max", required_argument, NULL, 'M'}, {"puts", no_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+		{"max", required_argument, NULL, 'M'}, {"puts", no_argument, NULL, 'p'},
+		{"idle", no_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
@@ -195,6 +197,8 @@ int main(int argc, char **argv)
 			opt.max = app_number(optarg) & ~7ull;
 		else if (c == 'p')
 			opt.puts = true;
+		else if (c == 'i')
+			opt.idle = true;
 		else
 			exit(2);
 	if (!opt.until || opt.max < 8)
@@ -206,13 +210,14 @@ int main(int argc, char **argv)
 		side[r].in = malloc(opt.max + 8);
 		side[r].out = malloc(opt.max + 8);
 	}
-	exchange_keys();
-	app_barrier();
+	if (!opt.idle) {
+		exchange_keys();
+		app_barrier();
+	}
 	printf("rank %u: running\n", app.rank);
-	for (uint64_t turn = 0; !over(); turn++) {
-		bool last = access(opt.until, F_OK) == 0;
-
-		for (uint32_t r = 0; r < app.size; r++)
+	for (bool last = false; opt.idle ? !last : !over();) {
+		last = access(opt.until, F_OK) == 0;
+		for (uint32_t r = 0; r < app.size && !opt.idle; r++)
 			if (r != app.rank)
 				step(r, last);
 		app_progress(20);

@@ -34,9 +34,9 @@ said() { # TIMES PATTERN
 }
 
 # A job of two ranks on each of four nodes that goes on without those that are lost.
-job() {
+job() { # ARGUMENTS of rcs_survive
 	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 srun --no-kill -K0 \
-		--rcshare=on --mpi=pmix "$(bed_app rcs_survive)" --until "$until" --puts >"$out" 2>&1 3>&- &
+		--rcshare=on --mpi=pmix "$(bed_app rcs_survive)" --until "$until" "$@" >"$out" 2>&1 3>&- &
 	pid=$!
 	eventually said 8 'running$'
 	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
@@ -54,7 +54,7 @@ survived() { # RANKS: those that lost two others and went on
 on() { "$bed" run --on "$@"; }
 
 @test "a node that is killed: all ranks hear it, its requests end, the others go on" {
-	job
+	job --puts
 	"$bed" kill b2
 	survived 6
 	said 6 'event 8 node 2 view 1 '
@@ -64,7 +64,7 @@ on() { "$bed" run --on "$@"; }
 }
 
 @test "a daemon that is killed: its ranks are told, the others lose the node" {
-	job
+	job --puts
 	on b2 -- sh -c 'kill -9 $(pgrep -x rcshared)'
 	survived 6
 	grep -q 'rank [45]: .*RCS_ERR_RUNTIME_LOST' "$out"
@@ -74,7 +74,7 @@ on() { "$bed" run --on "$@"; }
 stopped() { on b2 -- sh -c "grep -qs '\"partitioned\"' /var/log/rcshare/$id/*"; }
 
 @test "a node whose cable is cut is removed, and stops when it hears so" {
-	job
+	job --puts
 	"$bed" cut b2
 	eventually said 6 'event 8 node 2 view 1 '
 	"$bed" restore b2
@@ -84,10 +84,40 @@ stopped() { on b2 -- sh -c "grep -qs '\"partitioned\"' /var/log/rcshare/$id/*"; 
 }
 
 @test "a daemon that hung and goes on finds itself removed" {
-	job
+	job --puts
 	on b2 -- sh -c 'kill -STOP $(pgrep -x rcshared)'
 	eventually said 6 'event 8 node 2 view 1 '
 	on b2 -- sh -c 'kill -CONT $(pgrep -x rcshared)'
 	eventually said 2 'rank [45]: .* RCS_ERR_PARTITIONED'
 	survived 6
+}
+
+knows() { # NODE INDEX: its daemon has a connection to that of the other
+	[ "$(on "$1" -- "$root/build/rcshare" status "$id" --json | jq -r ".nodes[$2].state")" = up ]
+}
+
+# The first port that the next job's daemon on b2 would take is taken.
+take_port() {
+	local next
+	next=$("$bed" run -- scontrol show config | awk '/^NEXT_JOB_ID/ {print $3}')
+	on b2 -- perl -MIO::Socket::INET -e '$| = 1; $s = IO::Socket::INET->new(Listen => 1,
+		LocalPort => 24576 + shift() % 4096) or die; print "listens\n"; 1 while $c = $s->accept' "$next" \
+		>"$BED_DIR/home/port" 2>&1 3>&- &
+	eventually grep -q listens "$BED_DIR/home/port"
+}
+
+@test "a node that nobody speaks to is watched all the same, also on another port than its first" {
+	take_port
+	job --idle
+	[ "$(on b2 -- "$root/build/rcshare" status "$id" --json | jq .control_port)" = $((24577 + id % 4096)) ]
+	for n in b0 b1 b3; do
+		eventually knows $n 2
+	done
+	"$bed" kill b2
+	eventually said 6 'event 8 node 2 view 1 '
+	touch "$until"
+	eventually said 6 ' 0 messages, 0 ranks lost, 0 wrong$'
+	"$bed" run -- scancel "$id" || :
+	wait $pid || :
+	"$bed" start b2
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Finding daemons that nobody has named. A rank's address names its daemon's port; before any rank has
+ * spoken there are only the nodes' names, and the ports that follow from the job (tcp_port). A
+ * neighbour that is to be watched is looked for there: another job's daemon refuses, the token proves
+ * the right one.
+ */
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/node.h"
+
+#define PAUSE_NS     250000000ull
+#define PAUSE_MAX_NS 30000000000ull
+
+struct find {
+	struct gaicb ask; /* resolving may take seconds: the C library's thread waits */
+	struct addrinfo hint;
+	unsigned nth;	/* of the ports */
+	uint64_t at, pause;
+	bool asking;
+};
+
+static struct find *begin(struct link *l)
+{
+	struct find *f = calloc(1, sizeof(*f));
+	struct gaicb *list;
+
+	if (!f)
+		return NULL;
+	f->hint.ai_socktype = SOCK_STREAM;
+	f->hint.ai_flags = AI_ADDRCONFIG;
+	f->ask.ar_name = l->n->o.names[l->peer];
+	f->ask.ar_request = &f->hint;
+	f->pause = PAUSE_NS;
+	list = &f->ask;
+	f->asking = !getaddrinfo_a(GAI_NOWAIT, &list, 1, NULL);
+	return f;
+}
+
+void find_end(struct link *l)
+{
+	struct find *f = l->find;
+
+	l->find = NULL;
+	if (!f)
+		return;
+	/* one that cannot be cancelled is still written to: left to it */
+	if (f->asking && gai_cancel(&f->ask) == EAI_NOTCANCELED)
+		return;
+	if (f->ask.ar_result)
+		freeaddrinfo(f->ask.ar_result);
+	free(f);
+}
+
+/* The address of the node with its nth port. False: the name does not resolve (yet). */
+static bool address(struct link *l, struct find *f)
+{
+	const struct addrinfo *i, *best = NULL;
+	uint16_t port = htons(tcp_port(l->n, f->nth));
+
+	if (f->asking && gai_error(&f->ask) == EAI_INPROGRESS)
+		return false;
+	f->asking = false;
+	for (i = f->ask.ar_result; i && (!best || best->ai_family != AF_INET); i = i->ai_next)
+		if (i->ai_family == AF_INET || (i->ai_family == AF_INET6 && !best))
+			best = i;
+	if (!best)
+		return false;
+	memset(&l->addr, 0, sizeof(l->addr));
+	memcpy(&l->addr, best->ai_addr, best->ai_addrlen);
+	if (best->ai_family == AF_INET)
+		((struct sockaddr_in *)&l->addr)->sin_port = port;
+	else
+		((struct sockaddr_in6 *)&l->addr)->sin6_port = port;
+	return true;
+}
+
+void find_link(struct link *l)
+{
+	struct node *n = l->n;
+	struct find *f;
+
+	if (l->core.wanted || l->lost || l->tcp.conn || l->tcp.trying)
+		return;
+	if (!l->find)
+		l->find = begin(l);
+	f = l->find;
+	if (!f || n->now < f->at)
+		return;
+	/* who was heard has told where it listens */
+	if (!l->heard_at && !address(l, f))
+		return;
+	f->nth = (f->nth + 1) % TCP_PORTS;
+	if (!f->nth) {
+		f->at = n->now + f->pause;
+		f->pause = 2 * f->pause < PAUSE_MAX_NS ? 2 * f->pause : PAUSE_MAX_NS;
+	}
+	tcp_connect(l);
+}
