@@ -4,12 +4,22 @@
 
 #include <string.h>
 
+/* How far down the list of lanes to carry frames it is. */
+static unsigned place(const struct core_link *l, uint8_t lane)
+{
+	uint8_t rails = l->cfg.rails;
+
+	return lane < rails ? (lane + rails - l->cfg.first % rails) % rails : lane;
+}
+
 uint8_t core_lane_best(const struct core_link *l)
 {
+	uint8_t best = CORE_LANE_NONE;
+
 	for (uint8_t i = 0; i < CORE_LANES; i++)
-		if (l->lane[i].usable)
-			return i;
-	return CORE_LANE_NONE;
+		if (l->lane[i].usable && (best == CORE_LANE_NONE || place(l, i) < place(l, best)))
+			best = i;
+	return best;
 }
 
 /*
@@ -19,7 +29,10 @@ uint8_t core_lane_best(const struct core_link *l)
  */
 bool core_lane_draining(const struct core_link *l)
 {
-	return l->active != CORE_LANE_NONE && !l->capped && core_lane_best(l) < l->active;
+	uint8_t best = core_lane_best(l);
+
+	return l->active != CORE_LANE_NONE && !l->capped && best != CORE_LANE_NONE &&
+		place(l, best) < place(l, l->active);
 }
 
 static uint64_t hold_of(const struct core_link *l, uint8_t lane, uint32_t fails)

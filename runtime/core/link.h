@@ -89,6 +89,7 @@ const char *core_reason_name(enum core_reason r);
 
 struct core_cfg {
 	uint8_t rails;		/* verbs lanes 0..rails-1 may be used; 0: TCP only */
+	uint8_t first;		/* frames go on this rail, else the next that is usable, last on TCP */
 	uint16_t self, peer;	/* node indices */
 	uint16_t depth0, depth; /* receives posted a lane: at first, and when the link is in use;
 				 * both <= CORE_SLOTS. limit = rx + depth */

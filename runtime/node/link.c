@@ -27,6 +27,8 @@ static void cfg_core(const struct node *n, uint32_t peer, struct core_cfg *c)
 	c->rails = (uint8_t)n->rails;
 	c->self = (uint16_t)n->o.self;
 	c->peer = (uint16_t)peer;
+	/* links to different nodes begin on different rails: all carry frames */
+	c->first = (uint8_t)(n->rails ? (n->o.self + peer - 1) % n->rails : 0);
 	c->depth0 = (uint16_t)f->frame_depth_initial;
 	c->depth = (uint16_t)f->frame_depth;
 	c->ack_ns = (uint64_t)f->ack_delay_us * 1000;

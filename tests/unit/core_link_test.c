@@ -71,6 +71,27 @@ static void a_slot_of_a_dead_lane_is_kept_until_the_fence(void **state)
 	assert_int_equal(core_link_room(&r->l), CORE_SLOTS);
 }
 
+static void frames_go_on_the_first_rail_then_the_next_then_tcp(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	both_up(r);
+	r->l.cfg.first = 1;
+	turn(r);
+	submit(r, 1);
+	turn(r);
+	assert_int_equal(sends(r, 1), 1);
+	core_link_completed(&r->l, 1, r->l.lane[1].gen, 0, r->now);
+	core_link_rx_ack(&r->l, 1, r->l.lane[1].gen, 1, 64, r->now);
+	core_link_lane_error(&r->l, 1, r->l.lane[1].gen, CORE_R_PORT, r->now);
+	turn(r);
+	assert_int_equal(r->l.active, 0);
+	core_link_lane_error(&r->l, 0, r->l.lane[0].gen, CORE_R_PORT, r->now);
+	turn(r);
+	assert_int_equal(r->l.active, TCP);
+}
+
 static void the_limit_holds(void **state)
 {
 	struct rig *r = &rig;
@@ -617,7 +638,8 @@ int main(void)
 		cmocka_unit_test(a_count_of_frames_never_sent_is_refused),
 		cmocka_unit_test(a_slot_is_kept_until_ack_and_completion),
 		cmocka_unit_test(a_slot_of_a_dead_lane_is_kept_until_the_fence),
-		cmocka_unit_test(the_limit_holds),
+		cmocka_unit_test(frames_go_on_the_first_rail_then_the_next_then_tcp),
+cmocka_unit_test(the_limit_holds),
 		cmocka_unit_test(resumes_at_the_peers_count),
 		cmocka_unit_test(resumes_at_the_last_ack_when_the_peer_is_mute),
 		cmocka_unit_test(a_failover_is_recorded),
