@@ -5,12 +5,12 @@
 
 # ---- rails -----------------------------------------------------------------------------------------
 
-# Both links of n0 carry on rail 0.
+# The link of n0 to n1 carries on rail 0 (that to n2 on rail 1: links spread), and is the one looked at.
 on_rail0() {
-	on n0 "rcshare status $1 --json" | jq -e '[.nodes[] | select(.lane == 0)] | length == 2' >/dev/null
+	on n0 "rcshare status $1 --json" | jq -e '[.nodes[] | select(.lane == 0)] | length == 1' >/dev/null
 }
 
-# Records of failovers of rail 0 between n0 and others since line LINE of each node's log.
+# Records of failovers of rail 0 between n0 and n1 since line LINE of each node's log.
 moved() { # JOB LINES...
 	local n i=1
 	for n in n0 n1 n2; do
@@ -18,8 +18,8 @@ moved() { # JOB LINES...
 		on $n "tail -qn +$((${!i} + 1)) /var/log/rcshare/$1/*.jsonl 2>/dev/null" || :
 	done | jq -c 'select(.event == "failover" and .lane == 0 and .had_traffic
 		and (.host == "n0" or .peer_host == "n0"))' >"$out/moved"
-	# each link was seen by both ends
-	jq -s -e '[.[] | "\(.host) \(.peer_host)"] | unique | length == 4' "$out/moved" >/dev/null
+	# both ends have seen it
+	jq -s -e '[.[] | "\(.host) \(.peer_host)"] | unique | length == 2' "$out/moved" >/dev/null
 }
 
 no_rail0() { ! on n0 'test -e /sys/class/net/rail0'; }
@@ -43,7 +43,7 @@ heal() { # CAUSE
 	esac
 }
 
-# failures CAUSE FILE: ten times, at most for two minutes; a link's blackout is that of its end that stood
+# failures CAUSE FILE: ten times, at most for two minutes; the link's blackout is that of its end that stood
 # still longer
 failures() {
 	local i n lines end=$((SECONDS + ${BENCH_SECONDS:-120}))
@@ -58,8 +58,7 @@ failures() {
 		harm "$1" || return
 		eventually 30 "the failover" moved "$id" "${lines[@]}" || :
 		heal "$1" || return
-		jq -s -c --arg trial $i '[.[] | . + {link: (if .host == "n0" then .peer_host else .host end)}] |
-			group_by(.link)[] | max_by(.blackout_ns // 0) |
+		jq -s -c --arg trial $i 'max_by(.blackout_ns // 0) | select(.) |
 			{$trial, reason, blackout: .blackout_ns, notice: .notice_ns}' "$out/moved" >>"$2"
 	done
 }
@@ -93,7 +92,7 @@ part_blackout() {
 			heal $cause || :
 		fi
 		durations "${name[$cause]}" "$out/blackout.$cause" \
-			"times, two links each, the end that stood still longer"
+			"times, the end of the link that stood still longer"
 	done
 	[[ ! -s $out/blackout.loss ]] || figure "silent loss: in all" \
 		"$(ms_of "$out/blackout.loss" '.blackout // empty' | median)" '' "the same median, against the design's goal"
