@@ -7,7 +7,7 @@
  *	        |         -- posted receives, unexpected messages     (match.c)
  *	        -- rcs_cq, rcs_cntr                                   (cq.c)
  *	        -- op: one request, from post to completion   (op.c, send.c, recv.c, large.c, rma.c)
- *	        -- rcs_region, with a registration an endpoint        (region.c, reg.c)
+ *	        -- rcs_region, with a registration an endpoint        (region.c, reg.c, access.c)
  *
  * One lock a context guards all of it. Functions named cl_* expect it held unless they say otherwise.
  */
@@ -213,6 +213,7 @@ struct rcs_ep {
 	rcs_claim *unexp, *claimed;
 	uint64_t unexp_bytes;
 	struct cl_ctl *ctl, **ctl_tail;
+	struct wire_rec access; /* what the daemon asked to read, until there is room; type 0: nothing */
 	uint64_t answers; /* reserved now */
 	uint64_t extra;	  /* promised to sources beyond credit0 each */
 	bool tx_dirty, kick;
@@ -400,6 +401,10 @@ static inline bool cl_rma_holds(const rcs_peer *p, const struct cl_op *op)
 		(p->flushes && p->flushes->seq < op->seq) ||
 		(p->ep->flushes && p->ep->flushes->seq < op->seq);
 }
+
+/* --- access.c ---------------------------------------------------------------------------------- */
+void cl_access(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
+void cl_access_pump(rcs_ep *ep);
 
 /* --- reg.c, region.c --------------------------------------------------------------------------- */
 /* key.region 0: a new one; else the region of that key is registered (again), and keeps it. */

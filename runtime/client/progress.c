@@ -118,6 +118,7 @@ void cl_ep_pump(rcs_ep *ep)
 	ep->kick = false;
 	ep->blocked = false;
 	cl_ep_drain_ctl(ep);
+	cl_access_pump(ep);
 	DL_FOREACH_SAFE(ep->fetchq, op, otmp)
 		cl_large_start(op);
 	do {

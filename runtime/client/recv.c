@@ -236,6 +236,10 @@ void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload
 		}
 		return;
 	}
+	if (r->type == WIRE_REC_ACCESS) {
+		cl_access(ep, r, payload);
+		return;
+	}
 	if (r->type == WIRE_REC_GET_DONE) {
 		op = cl_op_find(ep, r->op);
 		if (op && op->state == CL_GETTING)

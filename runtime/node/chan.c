@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "node/node.h"
+#include "node/access.h"
 #include "rcshare.h"
 
 #define BURST 32 /* records taken from one channel before the next one has its turn */
@@ -196,6 +196,7 @@ void chan_reap(struct node *n)
 			continue;
 		}
 		*p = c->next;
+		access_chan_gone(n, c);
 		HASH_ITER(hh, c->gone, g, tmp) {
 			HASH_DEL(c->gone, g);
 			free(g);
@@ -285,6 +286,8 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 		memcpy(&addr, payload, sizeof(addr));
 		peer_named(n, &addr);
 		return 0;
+	case WIRE_REC_ACCESSED:
+		return access_answer(n, c, r, payload);
 	default:
 		return -EPROTO;
 	}
@@ -323,6 +326,15 @@ bool chan_poll(struct node *n, struct chan *c)
 	}
 	c->stalled = true; /* there may be more: not yet reaped, polled again in the next turn */
 	return did;
+}
+
+bool chan_drain(struct node *n, struct chan *c)
+{
+	uint64_t end = atomic_load_explicit(&c->shm->tx.tail, memory_order_acquire);
+
+	while (c->tx.pos < end && chan_poll(n, c))
+		;
+	return c->tx.pos >= end;
 }
 
 int chan_arm(struct node *n)

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "node/node.h"
+#include "node/access.h"
 
 #define CONNS_MAX (NODE_CHANS_MAX + 64)
 
@@ -185,6 +185,8 @@ static void do_reg(struct node *n, struct chan *c, const struct shm_reg *r)
 
 static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 {
+	/* What the rank's library did with the region is known then; it does no more from now on. */
+	bool answered = !c->accesses || chan_drain(n, c);
 	struct region *g = region_find(n, c, d->key);
 
 	if (!g) {
@@ -193,6 +195,7 @@ static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 	}
 	g->answer = true;
 	region_drop(n, g);
+	access_closed(n, c, wire_key_pack(d->key), answered);
 }
 
 /* Nothing can touch the memory any more. */

@@ -3,6 +3,7 @@
  * node.h - the daemon's objects. One process a job and node, one thread; nothing here is locked.
  *
  *	node ---- chan[]   one an attached endpoint: two rings, a socket         (chan.c, ctl.c)
+ *	              ---- accesses what its library is to do for us              (access.c)
  *	     ---- link[]   one a peer node in contact: core machine, slots, lanes (link.c)
  *	              ---- tcp      connection of the management network          (tcp.c)
  *	              ---- rdma[]   RC queue pairs                                (link.c, verbs.c)
@@ -46,6 +47,7 @@ struct link;
 struct tcp_conn;
 struct rma;
 struct framed;
+struct access;
 struct member;
 
 /* What epoll's data points to; the first member of whatever is watched. */
@@ -129,6 +131,9 @@ struct chan {
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
 	uint32_t events_n, events_lost;
 	uint64_t msgs_in, msgs_out;
+	bool shut; /* its memory is not ours to touch, when last tried: its library does (access.h) */
+	struct access *accesses;
+	uint32_t access_id, access_out; /* out: in rx, or answered next; 0: none */
 	struct gone *gone;
 	bool lend_waits;	    /* a loan was asked for while another was out */
 	struct shm_lend lend;
@@ -241,6 +246,7 @@ void node_log(struct node *n, int level, const char *fmt, ...)
 int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *why);
 void chan_close(struct node *n, struct chan *c, const char *why);
 bool chan_poll(struct node *n, struct chan *c); /* takes records from tx; true: did something */
+bool chan_drain(struct node *n, struct chan *c); /* ... all that was there; false: one found no room */
 /* Copies a record into c's receive ring; false: no room, the channel is broken now. */
 bool chan_put(struct node *n, struct chan *c, const struct wire_rec *r, const void *payload);
 void chan_flush(struct node *n); /* publishes and wakes */
@@ -334,8 +340,10 @@ void rma_chan_gone(struct node *n, struct chan *c);
 void rma_free_all(struct link *l);
 
 /* serve.c: the CPU does what no RDMA reaches */
-int serve_access(const struct chan *c, const struct region *r, uint64_t addr, void *buf, size_t len,
-	bool write); /* of a rank's memory; 0 or an rcs_status */
+#define SERVE_SLICE WIRE_REC_PAYLOAD_MAX
+/* Of a rank's memory. 0 or an rcs_status; UNSUPPORTED: only its library may (access.h). */
+int serve_access(struct chan *c, const struct region *r, uint64_t addr, void *buf, size_t len,
+	bool write);
 void serve_record(struct node *n, const struct wire_rec *r, const void *payload);
 bool serve_send(struct link *l, struct rma *r, uint64_t off, uint32_t len); /* false: not now */
 void serve_receive(struct node *n, const struct wire_rec *r, const void *payload);

@@ -14,7 +14,7 @@
  * Rings: what may be written into the submission ring is
  *	MSG, RTS, PUSH, CTS, FIN, CREDIT, CANCEL	to the endpoint (dst_node, dst_ep, dst_epoch)
  *	RATOM						to the daemon of dst_node
- *	GET, RMA, PEER					to the daemon
+ *	GET, RMA, PEER, ACCESSED			to the daemon
  * The daemon writes src_*; it takes records in order, so they arrive in order.
  *
  * Room in the receive ring, `rx_size` bytes, is shared out by the library that owns it:
@@ -24,7 +24,8 @@
  *  - a library starts a request that is answered (RTS: CTS and FIN; MSG with DELIVERED; GET;
  *    RMA; RATOM; CANCEL; and any charged record: GONE) only while the answers it may still get fit
  *    `rx_answers` bytes (64 bytes each);
- *  - at most SHM_EVENTS_MAX events are in the ring.
+ *  - at most SHM_EVENTS_MAX events are in the ring;
+ *  - at most one ACCESS is: the next comes after ACCESSED for it.
  * A record that finds no room is a broken promise: the daemon detaches the endpoint.
  */
 #ifndef RCS_SHM_CHANNEL_H
@@ -36,7 +37,7 @@
 #include "wire/record.h"
 
 #ifndef SHM_ABI /* a test builds a release of another one */
-#define SHM_ABI	   3u	       /* plugin, daemon and library must agree */
+#define SHM_ABI	   4u	       /* plugin, daemon and library must agree */
 #endif
 #define SHM_MAGIC  0x52435348u /* "HSCR" */
 

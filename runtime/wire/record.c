@@ -150,6 +150,8 @@ int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 		break;
 	case WIRE_REC_RPUT:
 	case WIRE_REC_RDATA:
+	case WIRE_REC_ACCESS:
+	case WIRE_REC_ACCESSED:
 		max = WIRE_REC_PAYLOAD_MAX;
 		break;
 	case WIRE_REC_RATOM:

@@ -51,6 +51,9 @@ enum wire_rec_type {
 	WIRE_REC_GET_DONE = 16, /* op = as in GET, arg = rcs_status, data = bytes that arrived */
 	WIRE_REC_EVENT = 17,	/* payload: struct shm_event (shm/channel.h) */
 	WIRE_REC_RMA_DONE = 18, /* op = as in RMA, arg = rcs_status */
+	WIRE_REC_ACCESS = 19,	/* do what I may not: read arg bytes at address tag, or with F_WRITE write
+				 * the payload there. data = the key of a region that covers them, or with
+				 * F_OWN the op of an RMA of yours whose buffer does. op: of the daemon */
 
 	/*
 	 * To the daemon of dst_node, which executes them on the memory of (dst_ep, dst_epoch); never put
@@ -67,6 +70,7 @@ enum wire_rec_type {
 	WIRE_REC_PEER = 25, /* dst_node's daemon: payload struct wire_addr (of any rank there) */
 	WIRE_REC_RMA = 26,  /* put or get: payload struct wire_rma (WIRE_RMA_INLINE: and the data),
 			     * op = own; dst_* = the owner of the remote region */
+	WIRE_REC_ACCESSED = 27, /* answer to ACCESS: op as there, arg = rcs_status, payload: what was read */
 
 	/* daemon to daemon, about keys; dst_ep = the owner's (KEY_ASK, REVOKED) or the daemon's */
 	WIRE_REC_KEY_ASK = 28, /* data = key: is it good, and what are its rkeys? */
@@ -82,6 +86,8 @@ enum wire_rec_type {
 #define WIRE_REC_F_DELIVERED 0x2u /* sender asks for WIRE_REC_DELIVERED */
 #define WIRE_REC_F_LAST	     0x4u /* of the pieces of a request */
 #define WIRE_REC_F_OFFSET    0x8u /* RPUT, RGET: tag is an offset */
+#define WIRE_REC_F_WRITE     0x10u /* ACCESS */
+#define WIRE_REC_F_OWN	     0x20u /* ACCESS */
 
 struct wire_rec {
 	uint16_t type;	   /* enum wire_rec_type */

@@ -4,7 +4,7 @@
  * rcs_alloc and of malloc), and sends it messages; several of each at a time, driven by completions.
  *
  *	rcs_rma [--seconds S] [--kind put|get|atomic|message|mixed] [--max BYTES] [--region | --no-region]
- *		[--replay] [--helper] [--errors]
+ *		[--replay] [--helper] [--errors] [--shut N]
  *
  * A put goes into a slot that is the source's, with RCS_PUT_NOTIFY; the target checks each byte,
  * poisons the slot and acknowledges it. Notifications and messages of a source have numbers, one order
@@ -17,11 +17,13 @@
  *
  * --errors: each rank also makes requests that must fail, one at a time, and checks how. Afterwards each
  * closes a region that all others are putting into: nothing writes there any more. SIGUSR1 to
- * one rank or all ends the load before its time.
+ * one rank or all ends the load before its time. --shut: nobody else may read or write the memory of ranks
+ * whose number N divides.
  */
 #include <getopt.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 
 #include "rma_load.h"
 
@@ -502,7 +504,7 @@ static void options(int argc, char **argv)
 		{"max", required_argument, NULL, 'M'}, {"region", no_argument, NULL, 'r'},
 		{"no-region", no_argument, NULL, 'R'}, {"replay", no_argument, NULL, 'p'},
 		{"helper", no_argument, NULL, 'h'}, {"errors", no_argument, NULL, 'e'},
-		{NULL, 0, NULL, 0},
+		{"shut", required_argument, NULL, 'd'}, {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -534,6 +536,9 @@ static void options(int argc, char **argv)
 			break;
 		case 'e':
 			opt.errors = true;
+			break;
+		case 'd':
+			opt.shut = (uint32_t)app_number(optarg);
 			break;
 		default:
 			exit(2);
@@ -575,6 +580,8 @@ int main(int argc, char **argv)
 	options(argc, argv);
 	signal(SIGUSR1, on_signal);
 	app_open(opt.flags);
+	if (opt.shut && app.rank % opt.shut == 0)
+		APP_CHECK(!prctl(PR_SET_DUMPABLE, 0));
 	memory_open();
 	requests_make();
 	keys_exchange();

@@ -27,7 +27,7 @@ static struct {
 	unsigned kind;
 	size_t max;
 	bool region, replay, errors;
-	uint32_t flags;
+	uint32_t flags, shut;
 } opt = {.seconds = 2, .kind = MIXED, .max = 65536};
 
 struct keys {

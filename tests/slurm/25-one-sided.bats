@@ -43,6 +43,15 @@ whole=' 0 lost, 0 doubled, 0 damaged, 0 wrong'
 	[[ $output == *"errors: "*"$whole"* ]]
 }
 
+@test "ranks whose memory nobody else may touch serve and make requests as others do" {
+	for shut in 2 1; do
+		run rma --seconds 2 --max 256k --errors --shut $shut
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[[ $output == *"errors: "*"$whole"* ]]
+	done
+}
+
 @test "a cable that is out for a while delays one-sided requests, and doubles none" {
 	rma --seconds 6 --errors >"$BED_DIR/home/out" 2>&1 &
 	local job=$!
