@@ -277,23 +277,38 @@ port() {	# port NODE: where the daemon of job $id listens there
 	[ "$(grep -c "records of the event log are lost" "$BED_DIR/log/b0.syslog")" -eq 1 ]
 }
 
-# by_hand VICTIM: two ranks without PMIx, which would end the step with the victim
+# by_hand NODES ARGS...: rcs_die, two ranks without PMIx, which would end the step with the victim
 by_hand() {
-	run srun --jobid="$id" --overlap --rcshare=require --kill-on-bad-exit=0 -N2 -n2 -w b0,b1 sh -c '
+	run srun --jobid="$id" --overlap --rcshare=require --kill-on-bad-exit=0 -n2 -w "$1" sh -c '
 		RCS_TEST_DIR=$0 RCS_TEST_RANK=$SLURM_PROCID RCS_TEST_SIZE=2 exec "$@"' \
-		/run/bed/home/dir "$apps/rcs_die" "$1"
+		/run/bed/home/dir "$apps/rcs_die" "${@:2}"
 	echo "$output"
 	rm -f "$BED_DIR"/home/dir/*
 }
 
 @test "kill -9 in the middle of a large message: the other side is told, all others go on" {
 	traffic -N2 -n4 -w b0,b1
-	by_hand sender
+	by_hand b0,b1 sender
 	grep -qx 'rank 0 dies' <<<"$output"
 	grep -qx 'rank 1 survives: RCS_ERR_PEER_GONE' <<<"$output"
-	by_hand receiver
+	by_hand b0,b1 receiver
 	grep -qx 'rank 1 dies' <<<"$output"
 	grep -qx 'rank 0 survives: RCS_ERR_PEER_GONE' <<<"$output"
+	traffic_is_whole
+}
+
+@test "kill -9 in the middle of a put or get that the ranks' libraries execute" {
+	traffic -N2 -n4 -w b0,b1
+	for nodes in b0,b1 b0; do
+		for kind in put get; do
+			by_hand $nodes $kind target 16m
+			grep -qx 'rank 1 dies' <<<"$output"
+			grep -qx 'rank 0 survives: RCS_ERR_PEER_GONE' <<<"$output"
+			by_hand $nodes $kind origin 16m
+			grep -qx 'rank 0 dies' <<<"$output"
+			grep -qx 'rank 1 survives: RCS_ERR_PEER_GONE' <<<"$output"
+		done
+	done
 	traffic_is_whole
 }
 
