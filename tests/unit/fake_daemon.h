@@ -58,6 +58,16 @@ struct fake_held {
 	uint8_t payload[WIRE_REC_PAYLOAD_MAX];
 };
 
+/* A put or get that libraries execute: what is read of one is then written by one, in parts. */
+struct fake_job {
+	bool busy, write;
+	struct fake_chan *c;
+	struct wire_rec r;
+	struct wire_rma w;
+	uint8_t *buf;
+	uint64_t off;
+};
+
 static struct fake {
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -87,6 +97,13 @@ static struct fake {
 	struct wire_rma rma;  /* the last one */
 	struct fake_held *held[256];
 	unsigned nheld;
+	bool by_library; /* RMA is executed by the libraries; one at a time, others wait */
+	struct fake_job job;
+	struct fake_held *jobs[256];
+	unsigned jobs_n, jobs_at;
+	uint64_t access_op;
+	struct fake_held accessed; /* the last */
+	volatile unsigned accessed_n;
 	unsigned live_regions, gets;
 	bool overflow; /* a promise was broken */
 } fake;
@@ -388,18 +405,96 @@ static inline uint8_t *fake_target(const struct wire_rec *r, struct wire_key k, 
 	return (g->mem ? g->mem : (uint8_t *)(uintptr_t)g->addr) + off;
 }
 
+static inline void fake_rma(struct fake_chan *c, const struct wire_rec *r, const uint8_t *payload);
+
+static inline void fake_job_next(void)
+{
+	struct fake_job *j = &fake.job;
+	bool own = j->write == !!(j->w.flags & WIRE_RMA_GET);
+	uint64_t left = j->w.len - j->off, part = left < WIRE_REC_PAYLOAD_MAX ? left : WIRE_REC_PAYLOAD_MAX;
+	struct fake_chan *to = own ? j->c : fake_find(j->r.dst_node, j->r.dst_ep, j->r.dst_epoch);
+	struct wire_rec a = {.type = WIRE_REC_ACCESS, .op = ++fake.access_op, .arg = part,
+		.flags = (own ? WIRE_REC_F_OWN : 0) | (j->write ? WIRE_REC_F_WRITE : 0),
+		.data = own ? j->r.op : wire_key_pack(j->w.key), .len = j->write ? (uint32_t)part : 0,
+		.tag = (own ? j->w.laddr : fake.region[j->w.key.region].addr + j->w.off) + j->off};
+
+	fake_put(to, &a, j->buf + j->off);
+}
+
+static inline void fake_job_start(struct fake_chan *c, const struct wire_rec *r, const uint8_t *payload)
+{
+	struct fake_job *j = &fake.job;
+
+	*j = (struct fake_job){.busy = true, .c = c, .r = *r};
+	memcpy(&j->w, payload, sizeof(j->w));
+	j->buf = malloc(j->w.len);
+	if (j->w.flags & WIRE_RMA_INLINE) {
+		memcpy(j->buf, payload + sizeof(j->w), j->w.len);
+		j->write = true;
+	}
+	fake_job_next();
+}
+
+static inline void fake_accessed(const struct wire_rec *r, const uint8_t *payload)
+{
+	struct fake_job *j = &fake.job;
+	struct fake_held *h;
+
+	fake.accessed.r = *r;
+	memcpy(fake.accessed.payload, payload, r->len);
+	fake.accessed_n++;
+	if (!j->busy)
+		return;
+	if (!j->write)
+		memcpy(j->buf + j->off, payload, r->len);
+	j->off += j->w.len - j->off < WIRE_REC_PAYLOAD_MAX ? j->w.len - j->off : WIRE_REC_PAYLOAD_MAX;
+	if (!r->arg && j->off == j->w.len && !j->write) {
+		j->write = true;
+		j->off = 0;
+	}
+	if (!r->arg && j->off < j->w.len) {
+		fake_job_next();
+		return;
+	}
+	fake_answer(j->c, &j->r, WIRE_REC_RMA_DONE, j->r.op, (int)(int64_t)r->arg);
+	free(j->buf);
+	j->busy = false;
+	while (!j->busy && fake.jobs_at < fake.jobs_n) {
+		h = fake.jobs[fake.jobs_at++];
+		fake_rma(fake_find(h->r.src_node, h->r.src_ep, h->r.src_epoch), &h->r, h->payload);
+		free(h);
+	}
+}
+
+static inline struct fake_held *fake_hold(const struct wire_rec *r, const uint8_t *payload)
+{
+	struct fake_held *h = calloc(1, sizeof(*h));
+
+	h->r = *r;
+	memcpy(h->payload, payload, r->len);
+	return h;
+}
+
 static inline void fake_rma(struct fake_chan *c, const struct wire_rec *r, const uint8_t *payload)
 {
 	struct wire_rma w;
 	uint8_t *mem, *own;
 	int status;
 
+	if (fake.job.busy) {
+		fake.jobs[fake.jobs_n++] = fake_hold(r, payload);
+		return;
+	}
 	memcpy(&w, payload, sizeof(w));
 	fake.rma = w;
 	mem = fake_target(r, w.key, w.off, w.len, &status);
 	if (w.lregion && !fake_region_find(c, (struct wire_key){w.lregion, w.lgen}))
 		status = RCS_ERR_FAULT;
 	own = (uint8_t *)(uintptr_t)w.laddr;
+	if (!status && fake.by_library && w.len) {
+		fake_job_start(c, r, payload);
+		return;
+	}
 	if (fake.rma_status)
 		status = fake.rma_status;
 	else if (!status && w.flags & WIRE_RMA_INLINE)
@@ -469,11 +564,11 @@ static inline void fake_record(struct fake_chan *c, struct wire_rec *r, const ui
 	if (r->type == WIRE_REC_PEER)
 		return;
 	if (fake.hold_rma && (r->type == WIRE_REC_RMA || r->type == WIRE_REC_RATOM)) {
-		struct fake_held *h = calloc(1, sizeof(*h));
-
-		h->r = *r;
-		memcpy(h->payload, payload, r->len);
-		fake.held[fake.nheld++] = h;
+		fake.held[fake.nheld++] = fake_hold(r, payload);
+		return;
+	}
+	if (r->type == WIRE_REC_ACCESSED) {
+		fake_accessed(r, payload);
 		return;
 	}
 	if (r->type == WIRE_REC_RMA) {

@@ -39,6 +39,8 @@ static void each_type_has_its_lengths(void **state)
 		{WIRE_REC_GONE, 0, 0},
 		{WIRE_REC_CANCEL, 0, 0},
 		{WIRE_REC_GET_DONE, 0, 0},
+		{WIRE_REC_ACCESS, 0, WIRE_REC_PAYLOAD_MAX},
+		{WIRE_REC_ACCESSED, 0, WIRE_REC_PAYLOAD_MAX},
 	};
 
 	(void)state;
