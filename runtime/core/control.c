@@ -26,6 +26,19 @@ void core_ctrl_reply(struct core_link *l, uint8_t on, const struct core_ctrl *c)
 	l->reply_lane[l->reply_n++] = on;
 }
 
+/* A release that does not know F_WORD takes it for nothing told. */
+static uint8_t told_flag(uint8_t told)
+{
+	return told == CORE_TOLD_PSN ? CORE_CTRL_F_KNOWN : told == CORE_TOLD_WORD ? CORE_CTRL_F_WORD : 0;
+}
+
+static uint8_t told_of(uint8_t flags)
+{
+	return flags & CORE_CTRL_F_KNOWN ? CORE_TOLD_PSN :
+	       flags & CORE_CTRL_F_WORD	 ? CORE_TOLD_WORD :
+					   CORE_TOLD_NOTHING;
+}
+
 void core_ctrl_dead(const struct core_link *l, struct core_ctrl *c, uint8_t lane, uint32_t gen)
 {
 	const struct core_lane *ln = &l->lane[lane];
@@ -33,8 +46,8 @@ void core_ctrl_dead(const struct core_link *l, struct core_ctrl *c, uint8_t lane
 	core_ctrl_fill(l, c, CORE_CTRL_LANE_DEAD, lane, gen);
 	c->reason = ln->gen == gen ? ln->reason : CORE_R_NONE;
 	if (ln->mine.valid && ln->mine.gen == gen) {
-		c->flags = CORE_CTRL_F_FENCED | (ln->mine.known ? CORE_CTRL_F_KNOWN : 0);
-		c->psn = ln->mine.psn;
+		c->flags = CORE_CTRL_F_FENCED | told_flag(ln->mine.told);
+		c->psn = ln->mine.number;
 	}
 }
 
@@ -205,8 +218,8 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 	bool request = c->reason == CORE_R_REQUEST;
 
 	if (c->flags & CORE_CTRL_F_FENCED && c->gen >= ln->peers.gen)
-		ln->peers = (struct core_report){.valid = true,
-			.known = c->flags & CORE_CTRL_F_KNOWN, .gen = c->gen, .psn = c->psn};
+		ln->peers = (struct core_report){.valid = true, .told = told_of(c->flags),
+			.gen = c->gen, .number = c->psn};
 
 	if (c->lane == CORE_LANE_TCP && ln->state != CORE_LANE_UP) {
 		/* A connect under way is another connection's; its generation is not known yet. */

@@ -157,8 +157,8 @@ static void fenced(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->bytes = 0;
 	/* A generation that was never connected executed nothing: the last one's report stays. */
 	if (ln->connected)
-		ln->mine = (struct core_report){.valid = true, .gen = ln->gen,
-			.known = ln->said.valid && ln->said.gen == ln->gen, .psn = ln->said.psn};
+		ln->mine = (struct core_report){.valid = true, .gen = ln->gen, .number = ln->said.number,
+			.told = ln->said.gen == ln->gen ? ln->said.told : CORE_TOLD_NOTHING};
 	ln->connected = false;
 	if (ln->owed) {
 		struct core_ctrl c;
@@ -177,11 +177,12 @@ static void fenced(struct core_link *l, uint8_t lane, uint64_t now)
 		ln->fo.fenced_ns = now;
 }
 
-void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t psn)
+void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, enum core_told told,
+	uint32_t number)
 {
 	if (lane < CORE_LANES)
 		l->lane[lane].said = (struct core_report){
-			.valid = true, .known = true, .gen = gen, .psn = psn};
+			.valid = true, .told = (uint8_t)told, .gen = gen, .number = number};
 }
 
 void core_link_hold(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now)

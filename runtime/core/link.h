@@ -39,7 +39,8 @@
  * at most `cfg.ask_ns`. Control messages are idempotent and may be lost, doubled and late.
  *
  * Reports. When a lane that was connected is fenced, LANE_DEAD also carries what the owner's queue pair
- * says: the PSN it expects next (core_link_report). It never changes after that. A side that holds
+ * says: the PSN it expects next, or what stands in its ledger word (core_link_report, psn.h). It never changes
+ * after that. A side that holds
  * one-sided requests of that generation (core_link_hold, rma.h) asks until it has it, and neither side
  * opens the lane anew before: so the report of the last generation is enough to keep.
  *
@@ -53,6 +54,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "core/psn.h"
 
 #define CORE_RAILS_MAX 4u
 #define CORE_LANES     (CORE_RAILS_MAX + 1)
@@ -124,11 +127,12 @@ struct core_ctrl { /* payload of a WIRE_FRAME_CTRL frame, little-endian, 96 byte
 	uint64_t count; /* frames delivered by the speaker */
 	uint64_t token;
 	uint8_t blob[CORE_BLOB];
-	uint32_t psn; /* F_KNOWN */
+	uint32_t psn; /* F_KNOWN, F_WORD */
 	uint32_t pad;
 };
 #define CORE_CTRL_F_FENCED 0x1u /* LANE_DEAD: nothing executes on the lane any more: the report */
 #define CORE_CTRL_F_KNOWN  0x2u /* ... and psn is what the queue pair expects next */
+#define CORE_CTRL_F_WORD   0x4u /* ... or not, and psn is what stands in the ledger word */
 _Static_assert(sizeof(struct core_ctrl) == 96, "layout");
 
 /* A failover as the log wants it; times are of the caller's clock. */
@@ -165,7 +169,7 @@ enum core_act_type {
 			   * (CORE_LANE_NONE: none) */
 	CORE_ACT_FAILOVER, /* failover record complete */
 	CORE_ACT_LANE_BACK, /* lane carries or may carry data again after a failure */
-	CORE_ACT_REPORT, /* what was held of lane, gen can be settled (core_rma_settle): known, psn */
+	CORE_ACT_REPORT, /* what was held of lane, gen can be settled (core_rma_settle): told, number */
 	CORE_ACT_UNREACHABLE, /* no usable lane for unreachable_ns */
 	CORE_ACT_REACHABLE,
 };
@@ -175,8 +179,8 @@ struct core_act {
 	uint8_t lane;
 	uint8_t reason;
 	uint16_t depth;
-	bool known; /* REPORT */
-	uint32_t psn;
+	uint8_t told; /* REPORT: enum core_told */
+	uint32_t number;
 	uint32_t gen;
 	uint64_t seq;
 	struct core_ctrl ctrl; /* CTRL; blob also for CONNECT */
@@ -192,8 +196,9 @@ enum core_verdict {
 
 /* What a queue pair said when it was fenced. */
 struct core_report {
-	bool valid, known;
-	uint32_t gen, psn;
+	bool valid;
+	uint8_t told; /* enum core_told */
+	uint32_t gen, number;
 };
 
 struct core_lane {
@@ -322,8 +327,9 @@ void core_link_connected(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum core_reason why,
 	uint64_t now);
-/* Before core_link_fenced: the PSN that the fenced queue pair expects next. Without it: not known. */
-void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, uint32_t psn);
+/* Before core_link_fenced: what the fenced queue pair tells (core_tell). Without it: nothing. */
+void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, enum core_told told,
+	uint32_t number);
 void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 /* Requests of that generation, which is fenced and drained here, wait for the peer's report:
  * CORE_ACT_REPORT comes once, when it is there. */

@@ -142,8 +142,8 @@ static bool lane_act(struct core_link *l, uint8_t i, struct core_act *a, uint64_
 		ln->hold = false;
 		a->type = CORE_ACT_REPORT;
 		a->gen = ln->hold_gen;
-		a->known = ln->peers.known;
-		a->psn = ln->peers.psn;
+		a->told = ln->peers.told;
+		a->number = ln->peers.number;
 	} else if (ln->fo_ready) {
 		ln->fo_ready = false;
 		a->type = CORE_ACT_FAILOVER;

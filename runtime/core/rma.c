@@ -124,10 +124,25 @@ void core_rma_posted(struct core_rma *m, struct core_link *l, int piece, uint8_t
 	p->lane = lane;
 	p->gen = l->lane[lane].gen;
 	p->last_psn = last_psn;
+	p->mark = (uint32_t)(m->lane[lane].marks + 1);
+	m->lane[lane].unmarked += p->verb == CORE_PUT;
 	m->lane[lane].bytes += p->len;
 	m->lane[lane].posts++;
 	m->lane[lane].reads += p->verb == CORE_GET;
 	core_link_posted(l, lane, p->len, now);
+}
+
+uint64_t core_rma_mark(const struct core_rma *m, uint8_t lane, bool turn_ends)
+{
+	uint32_t n = m->lane[lane].unmarked;
+
+	return n >= CORE_BATCH || (n && turn_ends) ? m->lane[lane].marks + 1 : 0;
+}
+
+void core_rma_marked(struct core_rma *m, uint8_t lane)
+{
+	m->lane[lane].marks++;
+	m->lane[lane].unmarked = 0;
 }
 
 enum core_piece_end core_rma_completed(struct core_rma *m, struct core_link *l, int piece,
@@ -168,8 +183,20 @@ void core_rma_fenced(struct core_rma *m, struct core_link *l, uint8_t lane, uint
 		}
 }
 
-int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, bool known, uint32_t psn,
-	uint64_t now, enum core_piece_end *end)
+static bool has_executed(const struct core_piece *p, enum core_told told, uint32_t number)
+{
+	switch (told) {
+	case CORE_TOLD_PSN:
+		return core_psn_before(p->last_psn, number);
+	case CORE_TOLD_WORD: /* few are outstanding */
+		return (int32_t)(number - p->mark) >= 0;
+	default:
+		return false;
+	}
+}
+
+int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, enum core_told told,
+	uint32_t number, uint64_t now, enum core_piece_end *end)
 {
 	for (uint16_t i = 0; m->held && i < CORE_PIECES; i++) {
 		struct core_piece *p = &m->piece[i];
@@ -177,10 +204,10 @@ int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, bool known, 
 		if (!is_held(p, lane, gen))
 			continue;
 		m->held--;
-		if (known && core_psn_before(p->last_psn, psn)) {
+		if (has_executed(p, told, number)) {
 			m->by_ledger++;
 			*end = CORE_PIECE_EXECUTED;
-		} else if (!known && !p->replay) {
+		} else if (told != CORE_TOLD_PSN && !p->replay) {
 			m->ambiguous++;
 			*end = CORE_PIECE_AMBIGUOUS;
 		} else {

@@ -19,6 +19,10 @@
  * drained: then every piece of it is HELD or was completed. What is HELD runs on no other lane before.
  * A get has no effect at the peer and always runs again. Where the peer cannot tell (its device is
  * gone) a put runs again if its owner said so (`replay`), else it is ambiguous.
+ *
+ * Where the peer's device does not tell the truth the owner posts a ledger write behind each batch of
+ * puts of a lane: core_rma_mark() says when, and with which number. The report is then the number that the word
+ * has (psn.h): puts of that batch and those before have executed; the peer cannot tell of the others.
  */
 #ifndef RCS_CORE_RMA_H
 #define RCS_CORE_RMA_H
@@ -55,6 +59,7 @@ struct core_piece {
 	uint32_t gen;	   /* of lane */
 	uint32_t last_psn; /* of its last packet */
 	uint32_t len;
+	uint32_t mark;	   /* low bits of the ledger write that comes behind it */
 	uint64_t queued_at; /* since when it waits for a lane */
 	uint16_t next;
 };
@@ -66,6 +71,8 @@ struct core_rma {
 	struct {
 		uint64_t bytes; /* posted */
 		uint32_t reads, posts;
+		uint64_t marks;	   /* number of the last ledger write */
+		uint32_t unmarked; /* puts behind it */
 	} lane[CORE_RAILS_MAX];
 	uint64_t by_ledger, replayed, ambiguous; /* puts, since the beginning */
 };
@@ -96,6 +103,15 @@ bool core_rma_pick(const struct core_rma *m, const struct core_link *l,
 void core_rma_posted(struct core_rma *m, struct core_link *l, int piece, uint8_t lane,
 	uint32_t last_psn, uint64_t now);
 
+/*
+ * The number of the ledger write that is to be posted on the lane now; 0: none. turn_ends: nothing more is
+ * posted in this turn; before that a batch is closed when it has CORE_BATCH puts. Answer
+ * core_rma_marked(), or nothing, when posting failed: it is asked for again.
+ */
+#define CORE_BATCH 8u
+uint64_t core_rma_mark(const struct core_rma *m, uint8_t lane, bool turn_ends);
+void core_rma_marked(struct core_rma *m, uint8_t lane);
+
 /* What the completion of a POSTED piece says. After a flush of a put: GOES_ON, it is HELD. */
 enum core_piece_how { CORE_PIECE_OK, CORE_PIECE_FLUSHED, CORE_PIECE_ERROR };
 enum core_piece_end core_rma_completed(struct core_rma *m, struct core_link *l, int piece,
@@ -110,8 +126,8 @@ void core_rma_fenced(struct core_rma *m, struct core_link *l, uint8_t lane, uint
  * GOES_ON: it did not execute and is QUEUED with rails 0. The caller must make sure that its key is
  * still good before it gives it rails again: its NAK may have been what was lost.
  */
-int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, bool known, uint32_t psn,
-	uint64_t now, enum core_piece_end *end);
+int core_rma_settle(struct core_rma *m, uint8_t lane, uint32_t gen, enum core_told told,
+	uint32_t number, uint64_t now, enum core_piece_end *end);
 
 /* The peer is lost for good and our side is fenced: a HELD piece is over, executed or not. */
 void core_rma_give_up(struct core_rma *m, int piece);

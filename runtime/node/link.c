@@ -235,6 +235,7 @@ static void header(struct link *l, struct wire_frame *f, uint8_t type, uint8_t l
 {
 	f->type = type;
 	f->lane = lane;
+	f->flags = lane != CORE_LANE_TCP && verbs_rail_lies(l->n->vb, lane) ? WIRE_FRAME_F_WORD : 0;
 	f->src_node = (uint16_t)l->n->o.self;
 	f->lane_gen = l->core.lane[lane].gen;
 	f->seq = seq;
@@ -633,6 +634,8 @@ static void on_recv(void *owner, struct verbs_lane *vl, const void *buf, size_t 
 		link_dirty(l);
 		return;
 	}
+	if (f->flags & WIRE_FRAME_F_WORD)
+		verbs_lane_word_wanted(vl);
 	link_frame(l, lane, l->rdma_gen[lane], f, (const uint8_t *)buf + sizeof(*f));
 }
 
@@ -647,7 +650,8 @@ static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum ve
 	l->n->work = true;
 	if (kind == NODE_COOKIE_PIECE)
 		rma_done(l, cookie & ~NODE_COOKIE_KIND, how, detail);
-	if (l->rdma[lane] != vl || (how == VERBS_OK && kind == NODE_COOKIE_PIECE))
+	if (l->rdma[lane] != vl ||
+		(how == VERBS_OK && (kind == NODE_COOKIE_PIECE || kind == NODE_COOKIE_WORD)))
 		return;
 	if (how == VERBS_OK) {
 		core_link_completed(&l->core, lane, l->rdma_gen[lane],
@@ -671,15 +675,14 @@ static void on_error(void *owner, struct verbs_lane *vl, enum core_reason why, c
 	link_dirty(l);
 }
 
-static void on_fenced(void *owner, struct verbs_lane *vl, bool known, uint32_t rq_psn)
+static void on_fenced(void *owner, struct verbs_lane *vl, enum core_told told, uint32_t number)
 {
 	struct link *l = owner;
 	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
 
 	if (l->rdma[lane] != vl)
 		return;
-	if (known)
-		core_link_report(&l->core, lane, l->rdma_gen[lane], rq_psn);
+	core_link_report(&l->core, lane, l->rdma_gen[lane], told, number);
 	core_link_fenced(&l->core, lane, l->rdma_gen[lane], l->n->now);
 	rma_fenced(l, lane, l->rdma_gen[lane]);
 	link_dirty(l);
@@ -703,7 +706,7 @@ static void on_ledger(void *arg, unsigned rail, enum verbs_ledger ledger, const 
 	node_log(n, ledger == VERBS_LEDGER_NONE ? CONFIG_LOG_WARN : CONFIG_LOG_INFO,
 		"self-test of rail %u (%s): %s: %s", rail, verbs_rail_name(n->vb, rail),
 		ledger == VERBS_LEDGER_RQ_PSN ? "passed" :
-		ledger == VERBS_LEDGER_NONE   ? "failed, rq_psn is not believed" :
+		ledger == VERBS_LEDGER_NONE   ? "failed, peers write a ledger word instead" :
 						"no result",
 		why);
 	if (ledger == VERBS_LEDGER_NONE)

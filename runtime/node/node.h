@@ -40,6 +40,7 @@
 #define NODE_COOKIE_DATA  (0ull << 62) /* a DATA frame; its session number */
 #define NODE_COOKIE_OTHER (1ull << 62) /* an unnumbered frame */
 #define NODE_COOKIE_PIECE (2ull << 62) /* a piece of a put or get (core/rma.h); its index */
+#define NODE_COOKIE_WORD  (3ull << 62) /* a ledger write */
 
 struct node;
 struct chan;
@@ -170,6 +171,7 @@ struct link {
 	bool dirty; /* core wants polling */
 	uint64_t deadline;
 	struct core_rma ledger;
+	uint8_t words_due; /* bit lane: a ledger write is to be posted */
 	struct {
 		struct rma *r;
 		uint64_t off;

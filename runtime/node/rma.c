@@ -225,6 +225,28 @@ static bool issue(struct link *l, struct rma *r)
 	return true;
 }
 
+/* Behind the puts of a lane, where the peer's device cannot tell what it executed. */
+static void word(struct link *l, uint8_t lane, bool turn_ends)
+{
+	uint64_t number = core_rma_mark(&l->ledger, lane, turn_ends);
+
+	if (number && !verbs_lane_word(l->rdma[lane], number, NODE_COOKIE_WORD)) {
+		core_rma_marked(&l->ledger, lane);
+		number = 0;
+	}
+	if (number)
+		l->words_due |= (uint8_t)(1u << lane);
+	else if (turn_ends)
+		l->words_due &= (uint8_t)~(1u << lane);
+}
+
+static void words(struct link *l)
+{
+	for (uint8_t r = 0; r < l->n->rails; r++)
+		if (l->words_due & 1u << r)
+			word(l, r, true);
+}
+
 static void post(struct link *l)
 {
 	struct core_rma_room room[CORE_RAILS_MAX] = {{0}};
@@ -254,6 +276,10 @@ static void post(struct link *l)
 		}
 		core_rma_posted(&l->ledger, &l->core, i, lane, psn, n->now);
 		room[lane].posts--;
+		if (verbs_lane_wants_word(l->rdma[lane])) {
+			l->words_due |= (uint8_t)(1u << lane);
+			word(l, lane, false);
+		}
 		n->work = true;
 	}
 }
@@ -339,6 +365,8 @@ void rma_pump(struct link *l)
 		review(l);
 		post(l);
 	}
+	if (l->words_due)
+		words(l);
 	for (struct rma *r = l->rmas, *next; r; r = next) {
 		next = r->next;
 		if (!r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len)))
@@ -512,17 +540,19 @@ void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 
 void rma_fenced(struct link *l, uint8_t lane, uint32_t gen)
 {
+	l->words_due &= (uint8_t)~(1u << lane);
 	core_rma_fenced(&l->ledger, &l->core, lane, gen, l->n->now);
 }
 
 void rma_report(struct link *l, const struct core_act *a)
 {
+	static const char *const by[] = {"nothing", "rq_psn", "word"};
 	uint64_t done = l->ledger.by_ledger, again = l->ledger.replayed, lost = l->ledger.ambiguous;
 	enum core_piece_end end;
 	json_t *o;
 	int i;
 
-	while ((i = core_rma_settle(&l->ledger, a->lane, a->gen, a->known, a->psn, l->n->now, &end)) >= 0) {
+	while ((i = core_rma_settle(&l->ledger, a->lane, a->gen, a->told, a->number, l->n->now, &end)) >= 0) {
 		struct rma *r = l->piece[i].r;
 
 		/* It may have been the one that was refused, and its NAK lost: it goes again only after the
@@ -535,10 +565,10 @@ void rma_report(struct link *l, const struct core_act *a)
 	again = l->ledger.replayed - again;
 	lost = l->ledger.ambiguous - lost;
 	node_log(l->n, CONFIG_LOG_INFO, "lane %u generation %u to node %u: %llu pieces of puts had executed, "
-		"%llu run again, %llu ambiguous", a->lane, a->gen, l->peer, (unsigned long long)done,
-		(unsigned long long)again, (unsigned long long)lost);
-	o = json_pack("{s:i,s:i,s:i,s:b,s:I,s:I,s:I}", "peer", (int)l->peer, "lane", (int)a->lane,
-		"generation", (int)a->gen, "known", a->known ? 1 : 0, "puts_by_ledger", (json_int_t)done,
+		"%llu run again, %llu ambiguous, by %s", a->lane, a->gen, l->peer, (unsigned long long)done,
+		(unsigned long long)again, (unsigned long long)lost, by[a->told]);
+	o = json_pack("{s:i,s:i,s:i,s:b,s:s,s:I,s:I,s:I}", "peer", (int)l->peer, "lane", (int)a->lane,
+		"generation", (int)a->gen, "known", a->told == CORE_TOLD_PSN, "by", by[a->told], "puts_by_ledger", (json_int_t)done,
 		"puts_replayed", (json_int_t)again, "puts_ambiguous", (json_int_t)lost);
 	evlog_event(&l->n->log, "ledger", o);
 }

@@ -334,6 +334,8 @@ static void test_take(struct rail *r)
 		return;
 	if (r->ctx && r->test_epoch == r->epoch) {
 		r->ledger = ledger;
+		if (ledger != VERBS_LEDGER_UNKNOWN)
+			r->lies = ledger == VERBS_LEDGER_NONE;
 		snprintf(r->ledger_why, sizeof(r->ledger_why), "%s", why);
 	}
 	selftest_end(r->test);
@@ -371,6 +373,11 @@ enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail)
 const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail)
 {
 	return v->rail[rail].ledger_why;
+}
+
+bool verbs_rail_lies(const struct verbs *v, unsigned rail)
+{
+	return v->rail[rail].lies;
 }
 
 const char *verbs_ledger_name(enum verbs_ledger ledger)

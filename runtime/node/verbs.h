@@ -41,7 +41,8 @@ enum verbs_done {
 
 /*
  * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. A fence
- * on a device that failed reports no rq_psn.
+ * on a device that failed tells what stands in the lane's ledger word (core/psn.h), which the peer
+ * writes when verbs_lane_wants_word(). A device that is not tested is believed.
  */
 enum verbs_ledger {
 	VERBS_LEDGER_UNKNOWN, /* not tested yet, or it could not be */
@@ -56,8 +57,8 @@ struct verbs_ops {
 		const char *detail);
 	/* a receive failed or the QP went to ERR without our doing */
 	void (*error)(void *owner, struct verbs_lane *lane, enum core_reason why, const char *detail);
-	/* known: rq_psn is the PSN that the queue pair expects next, and will for ever */
-	void (*fenced)(void *owner, struct verbs_lane *lane, bool known, uint32_t rq_psn);
+	/* what the queue pair tells of what it executed (core/psn.h), and will for ever */
+	void (*fenced)(void *owner, struct verbs_lane *lane, enum core_told told, uint32_t number);
 	/* rail changed: ok, or not and why */
 	void (*rail)(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail);
 	/* the self-test of the rail's device has ended, with what was seen; may be NULL */
@@ -93,6 +94,8 @@ const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" *
 enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail);
 const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail);
 const char *verbs_ledger_name(enum verbs_ledger ledger); /* "unknown", "rq_psn", "none" */
+/* Its last result was NONE, also when that was of an older context. The peer must be told of it. */
+bool verbs_rail_lies(const struct verbs *v, unsigned rail);
 
 /* Memory of the daemon itself, registered on every rail that is there (again when one returns). */
 struct verbs_buf;
@@ -129,6 +132,13 @@ struct verbs_rdma {
 };
 int verbs_lane_rdma(struct verbs_lane *lane, const struct verbs_rdma *r, uint64_t cookie,
 	uint32_t *last_psn);
+/*
+ * The ledger write: `number` into the peer's word, behind what was posted before. The peer says that it wants it
+ * when the lane is connected, or later in a frame (verbs_lane_word_wanted).
+ */
+bool verbs_lane_wants_word(const struct verbs_lane *lane);
+void verbs_lane_word_wanted(struct verbs_lane *lane);
+int verbs_lane_word(struct verbs_lane *lane, uint64_t number, uint64_t cookie);
 void verbs_lane_fence(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never connected */
 

@@ -18,6 +18,8 @@
 #define VERBS_CQE     16384 /* of a new CQ; grows with the lanes, to what the device allows */
 #define VERBS_CQ_SPARE 1024 /* entries that queue pairs destroyed unfenced may leave */
 #define VERBS_BATCH   16
+#define VERBS_MEMS    3u /* of a lane: receives, more receives, the ledger word */
+#define VERBS_WORD    2u
 #define VERBS_TESTS	 3u /* self-tests of a context until one has a result */
 #define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
 
@@ -47,6 +49,7 @@ struct rail {
 	uint32_t test_epoch;   /* the context it is about */
 	unsigned tests;	       /* of this context that have started */
 	enum verbs_ledger ledger;
+	bool lies; /* the last result was NONE */
 	char ledger_why[256];
 	struct ibv_wc wc[VERBS_BATCH]; /* found while arming: reported by the next verbs_poll() */
 	int wc_n;
@@ -72,6 +75,9 @@ struct verbs_lane {
 	uint8_t peer_epoch;	/* of its device */
 	uint32_t mtu;		/* of the path, bytes */
 	uint32_t reads_max;
+	uint64_t word_at; /* the peer's ledger word; 0: it has none */
+	uint32_t word_rkey;
+	bool wants_word;
 	union ibv_gid gid; /* ours, as the peer knows it */
 	uint16_t lid;
 	bool connected, fencing, fenced, error_told, closed;
@@ -88,9 +94,24 @@ struct verbs_lane {
 		uint8_t *addr, *rx;
 		size_t len;
 		struct ibv_mr *mr;
-	} mem[2];
+	} mem[VERBS_MEMS];
 	struct verbs_lane *next;
 };
+
+/* What one end of a lane tells the other; CORE_BLOB bytes. */
+struct verbs_blob {
+	uint32_t qpn, psn;
+	uint8_t gid[16];
+	uint16_t lid;
+	uint8_t mtu, link_layer; /* enum ibv_mtu */
+	uint8_t rd_atomic;	 /* READs this end can answer at once */
+	uint8_t epoch;		 /* of the device, its low byte: keys of another are not good here */
+	uint8_t wants_word;	 /* the device does not tell the truth in rq_psn */
+	uint8_t pad;
+	uint64_t word_at; /* the ledger word; 0: none */
+	uint32_t word_rkey;
+};
+_Static_assert(sizeof(struct verbs_blob) <= CORE_BLOB, "layout");
 
 struct reaper;
 
@@ -122,6 +143,8 @@ void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port);
 void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail);
 void verbs_lane_orphan(struct verbs_lane *l); /* destroys the QP: a fence, too */
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
+void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b);
+void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b);
 bool verbs_lane_settled(const struct verbs_lane *l); /* a fence is complete, and not reported yet */
 bool verbs_lane_settle(struct verbs_lane *l);	    /* ... and reports it */
 void verbs_lane_free(struct verbs_lane *l);

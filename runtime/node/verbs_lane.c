@@ -11,18 +11,6 @@
 #include "core/psn.h"
 #include "node/verbs_impl.h"
 
-/* What one end tells the other; CORE_BLOB bytes. */
-struct blob {
-	uint32_t qpn, psn;
-	uint8_t gid[16];
-	uint16_t lid;
-	uint8_t mtu, link_layer; /* enum ibv_mtu */
-	uint8_t rd_atomic;	 /* READs this end can answer at once */
-	uint8_t epoch;		 /* of the device, its low byte: keys of another are not good here */
-	uint8_t pad[2];
-};
-_Static_assert(sizeof(struct blob) <= CORE_BLOB, "layout");
-
 #define WR_RECV		(1ull << 63)
 #define VERBS_RD_ATOMIC 32u /* more READs at once buy nothing */
 
@@ -82,6 +70,23 @@ static int memory(struct verbs_lane *l, struct lane_mem *m, size_t head, uint32_
 	return m->mr ? 0 : -errno;
 }
 
+/* For a device that fails its self-test, or may yet. Without relaxed ordering: it must come last. */
+static int word_memory(struct verbs_lane *l)
+{
+	struct lane_mem *m = &l->mem[VERBS_WORD];
+	void *p;
+
+	if (!l->rail->lies && (l->rail->ledger != VERBS_LEDGER_UNKNOWN || !l->v->cfg.selftest))
+		return 0;
+	p = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	m->addr = p;
+	m->len = sizeof(uint64_t);
+	m->mr = ibv_reg_mr(l->rail->pd, p, m->len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return m->mr ? 0 : -errno;
+}
+
 static int queue_pair(struct verbs_lane *l)
 {
 	struct rail *r = l->rail;
@@ -109,7 +114,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	struct ibv_port_attr port;
 	union ibv_gid gid;
 	uint32_t type, most;
-	struct blob b = {0};
+	struct verbs_blob b = {0};
 	int err;
 
 	if (!r->ctx || !r->ok)
@@ -139,7 +144,9 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	if (err)
 		goto close_lane;
 	l->small = l->mem[0].addr;
-	err = queue_pair(l);
+	err = word_memory(l);
+	if (!err)
+		err = queue_pair(l);
 	if (!err)
 		err = verbs_lane_depth(l, depth);
 	if (err)
@@ -157,6 +164,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	b.link_layer = port.link_layer;
 	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	b.epoch = (uint8_t)r->epoch;
+	verbs_lane_offer_word(l, &b);
 	memset(out, 0, CORE_BLOB);
 	memcpy(out, &b, sizeof(b));
 	*lane = l;
@@ -183,7 +191,7 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	struct ibv_qp_attr a;
 	union ibv_gid gid;
 	uint32_t type, index;
-	struct blob b;
+	struct verbs_blob b;
 	int err;
 
 	memcpy(&b, in, sizeof(b));
@@ -215,6 +223,7 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	a.dest_qp_num = b.qpn;
 	a.rq_psn = l->peer_psn = b.psn & 0xffffff;
 	l->peer_epoch = b.epoch;
+	verbs_lane_learn_word(l, &b);
 	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	a.min_rnr_timer = (uint8_t)cfg->rc_min_rnr_timer;
 	a.ah_attr.port_num = (uint8_t)r->port;
@@ -362,6 +371,50 @@ int verbs_lane_rdma(struct verbs_lane *l, const struct verbs_rdma *r, uint64_t c
 	return err;
 }
 
+void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b)
+{
+	const struct lane_mem *m = &l->mem[VERBS_WORD];
+
+	if (!m->mr)
+		return;
+	b->word_at = (uint64_t)(uintptr_t)m->addr;
+	b->word_rkey = m->mr->rkey;
+	b->wants_word = l->rail->lies;
+}
+
+void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b)
+{
+	l->word_at = b->word_at;
+	l->word_rkey = b->word_rkey;
+	l->wants_word = b->word_at && b->wants_word;
+}
+
+bool verbs_lane_wants_word(const struct verbs_lane *l)
+{
+	return l->wants_word;
+}
+
+void verbs_lane_word_wanted(struct verbs_lane *l)
+{
+	l->wants_word = l->word_at;
+}
+
+int verbs_lane_word(struct verbs_lane *l, uint64_t number, uint64_t cookie)
+{
+	uint8_t *slot = l->small + (size_t)(l->sq_tail % VERBS_SENDS) * VERBS_SMALL;
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)slot, .length = sizeof(number)};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = {.remote_addr = l->word_at, .rkey = l->word_rkey}};
+
+	if (!l->qp || !l->word_at)
+		return -EIO;
+	if (posted_n(l) >= VERBS_SENDS)
+		return -EAGAIN;
+	memcpy(slot, &number, sizeof(number));
+	sge.lkey = l->mem[0].mr->lkey;
+	return post(l, &wr, cookie);
+}
+
 static enum verbs_done classify(enum ibv_wc_status s)
 {
 	switch (s) {
@@ -464,10 +517,17 @@ static bool rq_psn(const struct verbs_lane *l, uint32_t *psn)
 	return true;
 }
 
+static uint64_t word(const struct verbs_lane *l)
+{
+	const void *at = l->mem[VERBS_WORD].addr;
+
+	return at ? *(const volatile uint64_t *)at : 0;
+}
+
 bool verbs_lane_settle(struct verbs_lane *l)
 {
-	uint32_t psn = 0;
-	bool known;
+	uint32_t psn = 0, number;
+	enum core_told told;
 
 	if (!verbs_lane_settled(l))
 		return false;
@@ -477,8 +537,8 @@ bool verbs_lane_settle(struct verbs_lane *l)
 	l->fenced = true;
 	l->v->fencing--;
 	/* a device that was caught lying is not believed */
-	known = l->rail->ledger != VERBS_LEDGER_NONE && rq_psn(l, &psn);
-	l->v->ops.fenced(l->owner, l, known, psn);
+	told = core_tell(!l->rail->lies && rq_psn(l, &psn), psn, word(l), &number);
+	l->v->ops.fenced(l->owner, l, told, number);
 	return true;
 }
 
@@ -514,7 +574,7 @@ void verbs_lane_orphan(struct verbs_lane *l)
 	unlist(l);
 	ibv_destroy_qp(l->qp);
 	l->qp = NULL;
-	for (unsigned m = 0; m < 2; m++)
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
 		if (l->mem[m].mr) {
 			ibv_dereg_mr(l->mem[m].mr);
 			l->mem[m].mr = NULL;
@@ -541,7 +601,7 @@ void verbs_lane_close(struct verbs_lane *l)
 
 void verbs_lane_free(struct verbs_lane *l)
 {
-	verbs_lane_mem_free(&l->mem[0]);
-	verbs_lane_mem_free(&l->mem[1]);
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
+		verbs_lane_mem_free(&l->mem[m]);
 	free(l);
 }

@@ -111,7 +111,7 @@ static bool mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
 		if (b->mr[rail] && b->mr[rail]->handle == handle)
 			return true;
 	for (struct verbs_lane *l = v->lanes; l; l = l->next)
-		for (unsigned m = 0; m < 2 && l->r == rail; m++)
+		for (unsigned m = 0; m < VERBS_MEMS && l->r == rail; m++)
 			if (l->mem[m].mr && l->mem[m].mr->handle == handle)
 				return true;
 	return verbs_reap_has_mr(v, rail, handle);

@@ -17,7 +17,7 @@
 struct reap {
 	unsigned rail;
 	struct ibv_qp *qp;
-	struct lane_mem mem[2];
+	struct lane_mem mem[VERBS_MEMS];
 	struct reap *next;
 };
 
@@ -32,7 +32,7 @@ struct reaper {
 static void destroy(struct reap *r)
 {
 	ibv_destroy_qp(r->qp);
-	for (unsigned m = 0; m < 2; m++)
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
 		verbs_lane_mem_free(&r->mem[m]);
 }
 
@@ -95,7 +95,7 @@ bool verbs_reap(struct verbs_lane *l)
 	}
 	r->rail = l->r;
 	r->qp = l->qp;
-	for (unsigned m = 0; m < 2; m++) {
+	for (unsigned m = 0; m < VERBS_MEMS; m++) {
 		r->mem[m] = l->mem[m];
 		l->mem[m] = (struct lane_mem){0};
 	}
@@ -133,7 +133,7 @@ bool verbs_reap_has_mr(struct verbs *v, unsigned rail, uint32_t handle)
 		return false;
 	pthread_mutex_lock(&v->reaper->lock);
 	for (struct reap *r = v->reaper->list; r && !has; r = r->next)
-		for (unsigned m = 0; m < 2; m++)
+		for (unsigned m = 0; m < VERBS_MEMS; m++)
 			has |= r->rail == rail && r->mem[m].mr && r->mem[m].mr->handle == handle;
 	pthread_mutex_unlock(&v->reaper->lock);
 	return has;

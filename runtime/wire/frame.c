@@ -17,7 +17,6 @@ void wire_frame_seal(struct wire_frame *f, const void *payload)
 {
 	f->magic = WIRE_FRAME_MAGIC;
 	f->version = WIRE_FRAME_VERSION;
-	f->pad = 0;
 	f->crc = frame_crc(f, payload);
 }
 

@@ -23,12 +23,15 @@ enum wire_frame_type {
 	WIRE_FRAME_CTRL = 3, /* payload: struct core_ctrl (core/link.h) */
 };
 
+/* On a verbs lane: the sender's device does not tell the truth in rq_psn; write its ledger word. */
+#define WIRE_FRAME_F_WORD 0x1u
+
 struct wire_frame {
 	uint16_t magic;
 	uint8_t version;
 	uint8_t type; /* enum wire_frame_type */
 	uint8_t lane; /* lane index, and its generation at the sender */
-	uint8_t pad;
+	uint8_t flags; /* WIRE_FRAME_F_*; unknown ones are ignored */
 	uint16_t src_node;
 	uint32_t lane_gen;
 	uint32_t len;	      /* bytes of payload */

@@ -48,6 +48,8 @@ static enum core_reason rail_why;
 static uint64_t recv_after_fence, done_after_fence;
 static uint32_t rx_next;
 static bool check_frames, psn_known;
+static enum core_told fenced_told;
+static uint32_t fenced_number;
 
 __attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *fmt, ...)
 {
@@ -140,12 +142,13 @@ static void on_error(void *owner, struct verbs_lane *l, enum core_reason why, co
 	errors++;
 }
 
-static void on_fenced(void *owner, struct verbs_lane *l, bool known, uint32_t rq_psn)
+static void on_fenced(void *owner, struct verbs_lane *l, enum core_told told, uint32_t number)
 {
 	(void)owner;
 	(void)l;
-	(void)rq_psn;
-	psn_known = known;
+	psn_known = told == CORE_TOLD_PSN;
+	fenced_told = told;
+	fenced_number = number;
 	fenced++;
 }
 

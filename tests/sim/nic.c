@@ -36,6 +36,8 @@ void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, u
 	q->remote = 0;
 	q->depth = 0;
 	q->sq_psn = sim_rma_psn0(uid);
+	q->word = 0;
+	q->want_word = false;
 	q->snd = q->arr = q->cmp = q->done = 0;
 	q->last_arrival = q->late_until = 0;
 	q->good_at = s->now;
@@ -105,7 +107,7 @@ static bool accepts(const struct sim *s, const struct sim_qp *q, const struct si
 	return p->state == SIM_QP_READY || (p->state == SIM_QP_FENCING && s->now < p->late_until);
 }
 
-/* The packets of a put or get; false: not all of them. */
+/* The packets of a put, get or ledger write; false: not all of them. */
 static bool arrive_packets(struct sim *s, struct sim_end *e, uint8_t lane)
 {
 	struct sim_qp *q = &e->qp[lane], *p = &other(s, e)->qp[lane];
@@ -119,7 +121,7 @@ static bool arrive_packets(struct sim *s, struct sim_end *e, uint8_t lane)
 	q->good_at = s->now;
 	if (m->packets)
 		return false;
-	sim_rma_run(s, e, m);
+	sim_rma_run(s, e, lane, m);
 	q->arr++;
 	return true;
 }
@@ -131,7 +133,7 @@ static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 	struct sim_qp *p = &pe->qp[lane];
 	struct sim_msg m = q->out[q->arr % SIM_RING];
 
-	if (m.type == SIM_PUT || m.type == SIM_GET)
+	if (m.type >= SIM_PUT)
 		return arrive_packets(s, e, lane);
 	p->rq_psn = core_psn_add(p->rq_psn, 1);
 	if (tcp(lane)) {

@@ -83,6 +83,7 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		if (q->gen != as->gen || q->state != SIM_QP_MADE)
 			break;
 		memcpy(blob, &q->uid, sizeof(q->uid));
+		blob[sizeof(q->uid)] = sim_rma_caught(s, e->node, as->lane);
 		core_link_opened(l, as->lane, as->gen, blob, s->now);
 		break;
 	case SIM_AS_CONNECTED:
@@ -167,7 +168,7 @@ static bool drain(struct sim *s, struct sim_end *e)
 		while (q->done < q->cmp) {
 			const struct sim_msg *m = &q->out[q->done++ % SIM_RING];
 
-			if (m->type == SIM_PUT || m->type == SIM_GET)
+			if (m->type >= SIM_PUT)
 				sim_rma_done(s, e, m, false);
 			else
 				core_link_completed(&e->link, i, q->gen,
@@ -181,6 +182,7 @@ static bool drain(struct sim *s, struct sim_end *e)
 
 			batch--;
 			q->in_data -= m.type == SIM_DATA;
+			q->want_word |= m.want_word;
 			take(s, e, i, &m);
 		}
 		more |= q->in_head != q->in_tail;
@@ -237,7 +239,7 @@ static void send_check(struct sim *s, struct sim_end *e, const struct core_act *
 static void post(struct sim *s, struct sim_end *e, const struct core_act *a)
 {
 	struct sim_qp *q = &e->qp[a->lane];
-	struct sim_msg m = { .gen = a->gen };
+	struct sim_msg m = { .gen = a->gen, .want_word = sim_rma_caught(s, e->node, a->lane) };
 
 	if (q->state != SIM_QP_READY || q->gen != a->gen) {
 		sim_fail(s, "end %d lane %d: sends on generation %u, which is not there", e->id,
@@ -330,6 +332,7 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 			break;
 		}
 		memcpy(&q->remote, a->ctrl.blob, sizeof(q->remote));
+		q->want_word = a->ctrl.blob[sizeof(q->remote)];
 		q->depth = a->depth;
 		q->rq_psn = sim_rma_psn0(q->remote);
 		q->state = SIM_QP_READY;

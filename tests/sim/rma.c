@@ -30,13 +30,33 @@ static void ended(struct sim *s, struct sim_end *e, uint32_t id)
 	e->rma_ended++;
 }
 
-/* A put or get has arrived whole at e's peer. */
-void sim_rma_run(struct sim *s, struct sim_end *e, const struct sim_msg *m)
+bool sim_rma_caught(const struct sim *s, int node, uint8_t lane)
 {
+	return s->lie[node][lane] && s->now >= s->caught_at[node][lane];
+}
+
+static void word_written(struct sim *s, struct sim_end *e, struct sim_qp *peer, uint64_t number)
+{
+	if (number <= peer->word)
+		sim_fail(s, "end %d: ledger word goes from %llu to %llu", e->id,
+			(unsigned long long)peer->word, (unsigned long long)number);
+	peer->word = number;
+	for (uint32_t id = 0; id < e->rma_made; id++)
+		if (e->rma_ran[id] == peer->uid)
+			e->rma_cover[id] = peer->uid;
+}
+
+/* A put, get or ledger write has arrived whole at e's peer. */
+void sim_rma_run(struct sim *s, struct sim_end *e, uint8_t lane, const struct sim_msg *m)
+{
+	struct sim_qp *peer = &s->end[e->id ^ 1].qp[lane];
 	uint32_t id = (uint32_t)m->seq;
 
-	if (m->type == SIM_GET)
+	if (m->type == SIM_WORD)
+		word_written(s, e, peer, m->seq);
+	if (m->type != SIM_PUT)
 		return;
+	e->rma_ran[id] = peer->uid;
 	if (e->rma_state[id] == SIM_RMA_ENDED)
 		sim_fail(s, "end %d: put %u executed after it had ended", e->id, id);
 	else if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
@@ -64,8 +84,37 @@ static void end(struct sim *s, struct sim_end *e, int piece, enum core_piece_end
 
 void sim_rma_done(struct sim *s, struct sim_end *e, const struct sim_msg *m, bool flushed)
 {
+	if (m->type == SIM_WORD)
+		return;
 	end(s, e, m->piece, core_rma_completed(&e->rma, &e->link, m->piece,
 			flushed ? CORE_PIECE_FLUSHED : CORE_PIECE_OK, s->now));
+}
+
+static uint32_t rq_psn(struct sim *s, const struct sim_end *e, uint8_t lane)
+{
+	const struct sim_qp *q = &e->qp[lane];
+
+	/* before it is caught nobody could tell the lie */
+	if (!sim_rma_caught(s, e->node, lane))
+		return q->rq_psn;
+	switch (s->lie[e->node][lane]) {
+	case SIM_LIE_RANDOM:
+		return (uint32_t)sim_below(s, CORE_PSN_MASK + 1);
+	case SIM_LIE_STUCK:
+		return sim_rma_psn0(q->remote);
+	default:
+		return core_psn_add(q->rq_psn, 1 + (uint32_t)sim_below(s, 20));
+	}
+}
+
+static void report(struct sim *s, struct sim_end *e, uint8_t lane)
+{
+	bool gone = sim_chance(s, s->honest ? 0 : 10);
+	uint32_t number;
+	enum core_told told = core_tell(!gone && !sim_rma_caught(s, e->node, lane),
+		rq_psn(s, e, lane), e->qp[lane].word, &number);
+
+	core_link_report(&e->link, lane, e->qp[lane].gen, told, number);
 }
 
 /* The queue pair is stopped: what was acknowledged is told, the rest comes back flushed. */
@@ -76,14 +125,22 @@ void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen
 	while (q->gen == gen && q->done < q->snd) {
 		const struct sim_msg *m = &q->out[q->done % SIM_RING];
 
-		if (m->type == SIM_PUT || m->type == SIM_GET)
+		if (m->type >= SIM_PUT)
 			sim_rma_done(s, e, m, q->done >= q->cmp);
 		q->done++;
 	}
-	if (q->gen == gen && !sim_chance(s, s->honest ? 0 : 10))
-		core_link_report(&e->link, lane, gen, q->rq_psn);
+	if (q->gen == gen)
+		report(s, e, lane);
 	core_link_fenced(&e->link, lane, gen, s->now);
 	core_rma_fenced(&e->rma, &e->link, lane, gen, s->now);
+}
+
+/* The peer could not tell of this put: no ledger write behind it can have executed. */
+static void doubt(struct sim *s, struct sim_end *e, const struct core_act *a, uint32_t id)
+{
+	if (e->rma_cover[id] && e->rma_cover[id] == e->qp[a->lane].remote && e->qp[a->lane].gen == a->gen)
+		sim_fail(s, "end %d: put %u is in doubt, and a ledger write came behind it", e->id, id);
+	e->rma_doubt[id] = true;
 }
 
 void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a)
@@ -91,14 +148,14 @@ void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a)
 	enum core_piece_end how;
 	int piece;
 
-	sim_trace(s, e, "report of lane %d gen %u: %s psn %06x", a->lane, a->gen,
-		a->known ? "expects" : "not known,", a->psn);
+	sim_trace(s, e, "report of lane %d gen %u: %s %06x", a->lane, a->gen,
+		a->told == CORE_TOLD_PSN ? "expects psn" : a->told ? "word" : "nothing,", a->number);
 	for (;;) {
-		piece = core_rma_settle(&e->rma, a->lane, a->gen, a->known, a->psn, s->now, &how);
+		piece = core_rma_settle(&e->rma, a->lane, a->gen, a->told, a->number, s->now, &how);
 		if (piece < 0)
 			return;
-		if (!a->known)
-			e->rma_doubt[e->piece_id[piece]] = true;
+		if (a->told != CORE_TOLD_PSN && how != CORE_PIECE_EXECUTED)
+			doubt(s, e, a, e->piece_id[piece]);
 		end(s, e, piece, how);
 		if (how == CORE_PIECE_GOES_ON)
 			core_rma_rails(&e->rma, piece, all_rails(s));
@@ -123,6 +180,18 @@ static void submit(struct sim *s, struct sim_end *e)
 		if (sim_chance(s, 30))
 			e->rma_at = s->now + sim_below(s, 2 * s->heal_at / (e->rma_goal + 1) * 3);
 	}
+}
+
+static void mark(struct sim *s, struct sim_end *e, uint8_t lane, bool turn_ends)
+{
+	struct sim_qp *q = &e->qp[lane];
+	uint64_t number = q->state == SIM_QP_READY && q->want_word ?
+		core_rma_mark(&e->rma, lane, turn_ends) : 0;
+
+	if (!number || q->snd - q->done >= SIM_RING || sim_chance(s, 5)) /* no room: asked for again */
+		return;
+	core_rma_marked(&e->rma, lane);
+	sim_qp_post(s, e, lane, (struct sim_msg){.type = SIM_WORD, .gen = q->gen, .seq = number, .packets = 1});
 }
 
 static void post(struct sim *s, struct sim_end *e)
@@ -156,7 +225,10 @@ static void post(struct sim *s, struct sim_end *e)
 			core_psn_add(q->sq_psn, m.packets - 1), s->now);
 		sim_qp_post(s, e, lane, m);
 		room[lane].posts--;
+		mark(s, e, lane, false);
 	}
+	for (uint8_t i = 0; i < s->cfg.rails; i++)
+		mark(s, e, i, true);
 }
 
 static void by_frames(struct sim *s, struct sim_end *e)

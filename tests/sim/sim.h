@@ -26,16 +26,18 @@
 
 #define SIM_RMA	  400u /* puts and gets of an end, at most */
 
-enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL, SIM_PUT, SIM_GET };
+enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL, SIM_PUT, SIM_GET, SIM_WORD };
+enum sim_lie { SIM_LIE_NONE, SIM_LIE_RANDOM, SIM_LIE_STUCK, SIM_LIE_AHEAD };
 enum sim_rma_state { SIM_RMA_NONE, SIM_RMA_MADE, SIM_RMA_ENDED };
 
 struct sim_msg {
 	uint8_t type;
 	uint32_t gen;
 	uint64_t at; /* earliest arrival */
-	uint64_t seq, ack, limit, content; /* PUT, GET: seq is the request's number */
+	uint64_t seq, ack, limit, content; /* PUT, GET: seq is the request's number; WORD: what it writes */
 	uint16_t piece;
-	uint32_t packets; /* PUT, GET: that have not arrived */
+	bool want_word;	  /* frames: the sender's device is known to lie */
+	uint32_t packets; /* PUT, GET, WORD: that have not arrived */
 	struct core_ctrl ctrl;
 };
 
@@ -56,6 +58,8 @@ struct sim_qp {
 	uint32_t snd, arr, cmp, done; /* posted, arrived there, acknowledged, told to the node */
 	uint64_t last_arrival, good_at, late_until, xmit_at;
 	uint32_t sq_psn, rq_psn; /* of the next packet; expected next */
+	uint64_t word;		 /* here, that the peer writes */
+	bool want_word;		 /* the peer said so */
 	uint64_t last_seq;
 	bool any_seq;
 	struct sim_msg out[SIM_RING];
@@ -107,6 +111,7 @@ struct sim_end { /* one node's side of a pair */
 	uint64_t rma_at;
 	bool rma_get[SIM_RMA], rma_doubt[SIM_RMA]; /* doubt: may have run, said the peer */
 	uint8_t rma_state[SIM_RMA], rma_runs[SIM_RMA];
+	uint32_t rma_ran[SIM_RMA], rma_cover[SIM_RMA]; /* on this queue pair; a ledger write came behind it */
 };
 
 enum sim_ev_type {
@@ -140,6 +145,8 @@ struct sim {
 	uint32_t busy_odds;
 	bool slow; /* nodes serve one lane at a time, the first that has something, and take long */
 	bool honest;	/* every queue pair tells what it executed */
+	uint8_t lie[SIM_NODES][CORE_LANES]; /* enum sim_lie: of rq_psn ... */
+	uint64_t caught_at[SIM_NODES][CORE_LANES]; /* ... from when the self-test has failed */
 	uint32_t reads; /* READs a lane takes */
 	uint64_t bulk;	/* bytes of pieces a lane takes */
 	uint32_t batch; /* frames a node takes from a lane at once */
@@ -186,7 +193,8 @@ void sim_node_run(struct sim *s, struct sim_end *e);
 
 /* rma.c */
 uint32_t sim_rma_psn0(uint32_t uid); /* first PSN of a queue pair */
-void sim_rma_run(struct sim *s, struct sim_end *e, const struct sim_msg *m);
+bool sim_rma_caught(const struct sim *s, int node, uint8_t lane); /* its self-test has failed */
+void sim_rma_run(struct sim *s, struct sim_end *e, uint8_t lane, const struct sim_msg *m);
 void sim_rma_done(struct sim *s, struct sim_end *e, const struct sim_msg *m, bool flushed);
 void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen);
 void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a);

@@ -100,6 +100,21 @@ void sim_async_at(struct sim *s, struct sim_end *e, uint64_t t, struct sim_async
 	sim_at(s, t, (struct sim_ev){ .type = SIM_EV_ASYNC, .end = (int16_t)e->id, .as = as });
 }
 
+/* Devices that do not tell the truth in rq_psn; most are caught before there are lanes. */
+static void liars(struct sim *s)
+{
+	bool any = sim_chance(s, 40);
+
+	memset(s->lie, 0, sizeof(s->lie));
+	for (int n = 0; n < s->nodes && any; n++)
+		for (uint8_t r = 0; r < s->cfg.rails; r++) {
+			if (sim_chance(s, 50))
+				continue;
+			s->lie[n][r] = (uint8_t)(SIM_LIE_RANDOM + sim_below(s, 3));
+			s->caught_at[n][r] = sim_chance(s, 60) ? 0 : sim_below(s, s->heal_at);
+		}
+}
+
 static void setup(struct sim *s)
 {
 	const uint64_t total = 300 + sim_below(s, 2700);
@@ -168,6 +183,7 @@ static void setup(struct sim *s)
 					(struct sim_async){ .type = SIM_AS_WANT });
 		}
 	}
+	liars(s);
 	sim_fault_start(s);
 }
 

@@ -65,7 +65,7 @@ static enum core_piece_end settle(struct rig *r, const struct core_act *a, int *
 {
 	enum core_piece_end end;
 
-	*piece = core_rma_settle(&m, a->lane, a->gen, a->known, a->psn, r->now, &end);
+	*piece = core_rma_settle(&m, a->lane, a->gen, a->told, a->number, r->now, &end);
 	return end;
 }
 
@@ -277,7 +277,7 @@ static void our_report_is_told_and_stands(void **state)
 	turn(r);
 	assert_int_equal(said(r, CORE_CTRL_LANE_DEAD, 0)->ctrl.flags, 0); /* not fenced yet */
 	complete(r, TCP);
-	core_link_report(&r->l, 0, gen, 77);
+	core_link_report(&r->l, 0, gen, CORE_TOLD_PSN, 77);
 	core_link_fenced(&r->l, 0, gen, r->now);
 	turn(r);
 	a = said(r, CORE_CTRL_LANE_DEAD, 0); /* it asked: told unasked now */
@@ -300,6 +300,124 @@ static void our_report_is_told_and_stands(void **state)
 	assert_int_equal(a->ctrl.gen, gen);
 	assert_int_equal(a->ctrl.flags, CORE_CTRL_F_FENCED | CORE_CTRL_F_KNOWN);
 	assert_int_equal(a->ctrl.psn, 77);
+}
+
+/* Posts n puts of one packet and, when the batch is closed, its ledger write. */
+static int posted(struct rig *r, int n, bool replay, bool turn_ends)
+{
+	int first = -1;
+
+	while (n--) {
+		int i = put(r, 1, replay);
+
+		first = first < 0 ? i : first;
+		assert_int_equal(post_all(r, 0), 1);
+	}
+	if (core_rma_mark(&m, 0, turn_ends))
+		core_rma_marked(&m, 0);
+	return first;
+}
+
+static void the_word_decides_what_it_covers(void **state)
+{
+	struct rig *r = &rig;
+	const struct core_act *a;
+	int piece, covered, doubt, again;
+
+	(void)state;
+	begin(r);
+	posted(r, 1, false, true);
+	covered = posted(r, 1, false, true);
+	doubt = posted(r, 1, false, true);
+	again = posted(r, 1, true, false);
+	assert_int_equal(m.lane[0].marks, 3);
+	dead(r, die(r), CORE_CTRL_F_FENCED | CORE_CTRL_F_WORD, 2);
+	a = got(r, CORE_ACT_REPORT, 0);
+	assert_non_null(a);
+	assert_int_equal(a->told, CORE_TOLD_WORD);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_EXECUTED);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_EXECUTED);
+	assert_int_equal(piece, covered);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_AMBIGUOUS);
+	assert_int_equal(piece, doubt);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_GOES_ON);
+	assert_int_equal(piece, again);
+	assert_int_equal(m.by_ledger, 2);
+	assert_int_equal(m.ambiguous, 1);
+}
+
+static void numbers_of_ledger_writes_wrap_in_the_report(void **state)
+{
+	struct rig *r = &rig;
+	const struct core_act *a;
+	int piece;
+
+	(void)state;
+	begin(r);
+	m.lane[0].marks = 0xfffffffeu;
+	posted(r, 1, false, true); /* ffffffff */
+	posted(r, 1, false, true); /* 100000000 */
+	posted(r, 1, false, true);
+	dead(r, die(r), CORE_CTRL_F_FENCED | CORE_CTRL_F_WORD, 0);
+	a = got(r, CORE_ACT_REPORT, 0);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_EXECUTED);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_EXECUTED);
+	assert_int_equal(settle(r, a, &piece), CORE_PIECE_AMBIGUOUS);
+}
+
+static void a_batch_ends_with_the_turn_or_when_it_is_full(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	begin(r);
+	assert_int_equal(core_rma_mark(&m, 0, true), 0);
+	core_rma_submit(&m, CORE_GET, 1, 1, false, r->now);
+	post_all(r, 0);
+	assert_int_equal(core_rma_mark(&m, 0, true), 0); /* a get needs none */
+	put(r, 1, false);
+	post_all(r, 0);
+	assert_int_equal(core_rma_mark(&m, 0, false), 0);
+	assert_int_equal(core_rma_mark(&m, 0, true), 1);
+	assert_int_equal(core_rma_mark(&m, 1, true), 0); /* another lane */
+	for (unsigned i = 1; i < CORE_BATCH; i++) {
+		assert_int_equal(core_rma_mark(&m, 0, false), 0);
+		put(r, 1, false);
+		post_all(r, 0);
+	}
+	assert_int_equal(core_rma_mark(&m, 0, false), 1);
+	assert_int_equal(core_rma_mark(&m, 0, false), 1); /* could not be posted */
+	core_rma_marked(&m, 0);
+	assert_int_equal(core_rma_mark(&m, 0, true), 0);
+	put(r, 1, false);
+	post_all(r, 0);
+	assert_int_equal(core_rma_mark(&m, 0, true), 2);
+}
+
+static void a_device_that_lies_tells_by_its_word(void **state)
+{
+	struct rig *r = &rig;
+	const struct core_act *a;
+	uint32_t gen, number;
+
+	(void)state;
+	assert_int_equal(core_tell(true, 77, 5, &number), CORE_TOLD_PSN);
+	assert_int_equal(number, 77);
+	assert_int_equal(core_tell(false, 77, 5, &number), CORE_TOLD_WORD);
+	assert_int_equal(number, 5);
+	assert_int_equal(core_tell(false, 77, 0, &number), CORE_TOLD_NOTHING);
+	responder(r);
+	gen = r->l.lane[0].gen;
+	core_link_lane_error(&r->l, 0, gen, CORE_R_COMPLETION, r->now);
+	turn(r);
+	core_link_report(&r->l, 0, gen, CORE_TOLD_WORD, 5);
+	core_link_fenced(&r->l, 0, gen, r->now);
+	complete(r, TCP);
+	turn(r);
+	a = said(r, CORE_CTRL_LANE_DEAD, 0);
+	assert_non_null(a);
+	assert_int_equal(a->ctrl.flags, CORE_CTRL_F_FENCED | CORE_CTRL_F_WORD);
+	assert_int_equal(a->ctrl.psn, 5);
 }
 
 static void pieces_spread_and_room_holds(void **state)
@@ -367,6 +485,10 @@ int main(void)
 		cmocka_unit_test(the_responder_takes_no_opening_before_it_is_settled),
 		cmocka_unit_test(an_opening_that_came_during_the_fence_waits_too),
 		cmocka_unit_test(our_report_is_told_and_stands),
+		cmocka_unit_test(the_word_decides_what_it_covers),
+		cmocka_unit_test(numbers_of_ledger_writes_wrap_in_the_report),
+		cmocka_unit_test(a_batch_ends_with_the_turn_or_when_it_is_full),
+		cmocka_unit_test(a_device_that_lies_tells_by_its_word),
 		cmocka_unit_test(pieces_spread_and_room_holds),
 		cmocka_unit_test(a_slow_lane_is_not_silent),
 	};

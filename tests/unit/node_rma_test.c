@@ -74,7 +74,8 @@ static void refuse(struct rig *g)
 
 static void report(struct rig *g, bool known)
 {
-	struct core_act a = {.lane = 0, .gen = g->l.core.lane[0].gen, .known = known, .psn = 5};
+	struct core_act a = {.lane = 0, .gen = g->l.core.lane[0].gen, .number = 5,
+		.told = known ? CORE_TOLD_PSN : CORE_TOLD_NOTHING};
 
 	rma_report(&g->l, &a);
 }
