@@ -528,6 +528,7 @@ bool verbs_lane_settle(struct verbs_lane *l)
 {
 	uint32_t psn = 0, number;
 	enum core_told told;
+	bool believed;
 
 	if (!verbs_lane_settled(l))
 		return false;
@@ -537,7 +538,8 @@ bool verbs_lane_settle(struct verbs_lane *l)
 	l->fenced = true;
 	l->v->fencing--;
 	/* a device that was caught lying is not believed */
-	told = core_tell(!l->rail->lies && rq_psn(l, &psn), psn, word(l), &number);
+	believed = !l->rail->lies && rq_psn(l, &psn);
+	told = core_tell(believed, psn, word(l), &number);
 	l->v->ops.fenced(l->owner, l, told, number);
 	return true;
 }

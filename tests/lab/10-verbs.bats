@@ -13,12 +13,13 @@ setup_file() {
 	for n in n0 n1; do
 		lab put $n "$BATS_FILE_TMPDIR/verbs_test" /tmp/verbs_test
 	done
+	lab put n1 "$BATS_FILE_TMPDIR/lie.so" /tmp/lie.so
 }
 
 begin() { # CASE [ARG]: both sides, in the background
 	local limit=$((150 + ${FENCES:-0}))
 	B=$BATS_TEST_TMPDIR/b A=$BATS_TEST_TMPDIR/a
-	lab run n1 -u lab -t $limit -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 listen "$@"' sh "$@" \
+	lab run n1 -u lab -t $limit -- bash -c 'ulimit -l unlimited 2>/dev/null; exec env $1 /tmp/verbs_test rxe0 listen "${@:2}"' bash "${B_ENV:-A=B}" "$@" \
 		>"$B" 2>&1 3>&- &
 	b_pid=$!
 	lab run n0 -u lab -t $limit -- sh -c 'ulimit -l unlimited 2>/dev/null; exec /tmp/verbs_test rxe0 n1 "$@"' sh "$@" \
@@ -105,6 +106,17 @@ said() { grep -q "$2" "$1"; }
 	begin selftest "${SELFTESTS:-10}"
 	end
 	grep -h 'ledger\|tests,' "$A" "$B" | sed 's/^/# /' >&3
+}
+
+@test "a device that lies in rq_psn is caught, and its peer's ledger writes tell what was executed" {
+	local how
+	for how in stuck ahead random; do
+		lab run n1 -- sh -c "echo $how >/tmp/lie"
+		B_ENV=LD_PRELOAD=/tmp/lie.so begin word "${FENCES:-20}"
+		end
+		grep -h 'ledger none\|covered' "$B" | sed "s/^/# $how: /" >&3
+	done
+	lab run n1 -- rm /tmp/lie
 }
 
 @test "a device that is removed in its self-test is let go, and tested again when it returns" {

@@ -45,7 +45,19 @@ more_rounds() { (($(rounds) > $1)); }
 records() { lab run n0 -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null"; }
 has() { records | jq -se "any($1)" >/dev/null; }
 
+# n1's devices do not tell the truth from the next job on
+lying() {
+	"$BATS_TEST_DIRNAME/verbs-build" "$BATS_TEST_TMPDIR"
+	lab put n1 "$BATS_TEST_TMPDIR/lie.so" /opt/rcshare/lie.so
+	lab run n1 -- sh -c "echo $1 >/tmp/lie; echo /opt/rcshare/lie.so >/etc/ld.so.preload"
+}
+
+caught() { # on both rails
+	[ "$(lab run n1 -- rcshare status "$id" --json | jq -r '.rails[].ledger' | paste -sd ' ')" = 'none none' ]
+}
+
 teardown() {
+	lab run n1 -- rm -f /etc/ld.so.preload /tmp/lie
 	lab undrop n0 0
 	lab restore n0 0
 	lab run ctl -- scancel -u lab
@@ -88,4 +100,34 @@ teardown() {
 	finish
 	wait "$srun"
 	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
+}
+
+@test "the same where the target's device lies: its ledger word has what executed" {
+	local before
+	lying random
+	start --seconds 600
+	eventually 60 caught
+	before=$(rounds)
+	eventually 30 more_rounds "$before" # posted since the source knows
+	lab drop n0 0 in
+	lab cut n0 0
+	eventually 30 has '.event == "ledger" and .lane == 0 and .by == "word" and .puts_by_ledger > 0'
+	before=$(rounds)
+	eventually 30 more_rounds "$before"
+	lab undrop n0 0
+	lab restore n0 0
+	eventually 60 has '.event == "lane_back" and .lane == 0'
+	# over the new queue pair, whose word was wanted from the start
+	before=$(rounds)
+	eventually 30 more_rounds "$before"
+	lab drop n0 0 in
+	lab cut n0 0
+	twice() { records | jq -se '[.[] | select(.event == "ledger" and .by == "word" and .puts_by_ledger > 0)] | length > 1' >/dev/null; }
+	eventually 30 twice
+	records
+	finish
+	wait "$srun"
+	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
+	lab run n1 -- sh -c "cat /var/log/rcshare/$id/*.jsonl" |
+		jq -se '[.[] | select(.event == "selftest" and .ledger == "none")] | length == 2' >/dev/null
 }

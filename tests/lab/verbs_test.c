@@ -28,6 +28,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #include "config/config.h"
+#include "core/rma.h"
 #include "node/verbs_impl.h" /* raw writes and rq_psn: what the interface does not offer */
 #include "shm/uverbs.h"
 
@@ -966,11 +967,84 @@ static void case_selftest(uint32_t n)
 	lane_down();
 	MUST(psn_known);
 	step();
-	v->rail[0].ledger = VERBS_LEDGER_NONE;
+	v->rail[0].lies = true;
 	lane_up(4);
 	lane_down();
-	MUST(!psn_known);
+	MUST(fenced_told == CORE_TOLD_NOTHING); /* no word was written */
 	step();
+}
+
+/*
+ * B's device lies in rq_psn (lie.so) and is caught. Then A writes at full rate, with a ledger write behind
+ * each batch; B fences in mid-burst and tells by the word: what that covers is in memory.
+ */
+static void case_word(uint32_t rounds)
+{
+	size_t len = (size_t)WRITES * WRITE_SZ;
+	uint64_t *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t covered = 0, beyond = 0;
+	struct ibv_mr *mr;
+
+	UNTIL(told_ledger, 30);
+	MUST(told_what == (side_a ? VERBS_LEDGER_RQ_PSN : VERBS_LEDGER_NONE));
+	MUST(mem != MAP_FAILED);
+	mr = ibv_reg_mr(v->rail[0].pd, mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	MUST(mr);
+	step();
+	for (uint32_t i = 0; i < rounds; i++) {
+		struct remote r = {.addr = (uint64_t)(uintptr_t)mem, .rkey = mr->rkey}, peer;
+		unsigned before = fenced;
+		uint64_t n = 0, word = 0;
+
+		memset(mem, 0, len);
+		lane_up(4);
+		MUST(verbs_lane_wants_word(lane) == side_a);
+		give(&r, sizeof(r));
+		take(&peer, sizeof(peer));
+		while (side_a && !told() && !errors) {
+			/* as the daemon posts */
+			while (n < WRITES && verbs_lane_room(lane) > 16) {
+				struct verbs_rdma w = {.laddr = (uint64_t)(uintptr_t)(mem + n * (WRITE_SZ / 8)),
+					.raddr = peer.addr + n * WRITE_SZ, .len = WRITE_SZ, .lkey = mr->lkey,
+					.rkey = peer.rkey};
+				uint32_t psn;
+
+				mem[n * (WRITE_SZ / 8)] = n + 1;
+				MUST(!verbs_lane_rdma(lane, &w, n, &psn));
+				if (++n % CORE_BATCH == 0)
+					MUST(!verbs_lane_word(lane, n / CORE_BATCH, n));
+			}
+			verbs_poll(v, 64);
+		}
+		if (!side_a) {
+			while (!mem[(rand() % 512 + 16) * (WRITE_SZ / 8)])
+				verbs_poll(v, 64);
+		}
+		verbs_lane_fence(lane);
+		UNTIL(fenced > before, 20);
+		MUST(fenced_told == (side_a ? CORE_TOLD_PSN : CORE_TOLD_WORD));
+		if (!side_a) {
+			for (uint64_t w = 0; w < (uint64_t)fenced_number * CORE_BATCH; w++)
+				if (mem[w * (WRITE_SZ / 8)] != w + 1)
+					fail("round %u: word %u, and write %llu is not in memory", i, fenced_number,
+						(unsigned long long)w + 1);
+			covered += (uint64_t)fenced_number * CORE_BATCH;
+			beyond += highest(mem) - (uint64_t)fenced_number * CORE_BATCH;
+			word = fenced_number;
+			give(&word, sizeof(word));
+		} else {
+			take(&word, sizeof(word));
+			MUST(word && word <= n / CORE_BATCH);
+		}
+		verbs_lane_close(lane);
+		errors = 0;
+		step();
+	}
+	if (!side_a)
+		fact("%u fences: the word covered %llu writes, %llu had executed behind it", rounds,
+			(unsigned long long)covered, (unsigned long long)beyond);
+	ibv_dereg_mr(mr);
+	munmap(mem, len);
 }
 
 /* B is unplugged while its tests run; they let go of it at once, and run again when it is back. */
@@ -1053,7 +1127,7 @@ int main(int argc, char **argv)
 	snprintf(cfg.rail[0].device, sizeof(cfg.rail[0].device), "%s", argv[1]);
 	cfg.rail[0].port = 1;
 	cfg.rail[0].gid_index = -1;
-	cfg.selftest = !strcmp(what, "selftest") || !strcmp(what, "unplug");
+	cfg.selftest = !strcmp(what, "selftest") || !strcmp(what, "unplug") || !strcmp(what, "word");
 	if (verbs_open(&v, &cfg, &ops, why, sizeof(why)))
 		fail("%s", why);
 	ring = verbs_buf_new(v, RING * WIRE_FRAME_MAX);
@@ -1076,6 +1150,8 @@ int main(int argc, char **argv)
 		case_mute();
 	else if (!strcmp(what, "selftest"))
 		case_selftest(arg);
+	else if (!strcmp(what, "word"))
+		case_word(arg);
 	else if (!strcmp(what, "unplug"))
 		case_unplug();
 	else
