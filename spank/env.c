@@ -12,6 +12,7 @@ static const char *const known[] = {
 	PLUG_ENV_LOG_LEVEL,
 	"RCSHARE_CONF",
 	PLUG_ENV_EAGER,
+	PLUG_ENV_NO_KILL,
 };
 
 int plug_env_unknown(char *const *env, size_t *pos, char *name, size_t size)

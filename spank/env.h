@@ -13,6 +13,8 @@
 #define PLUG_ENV_DISABLED "RCSHARE_DISABLED"   /* out, to tasks */
 #define PLUG_ENV_LOG_LEVEL "RCSHARE_LOG_LEVEL" /* in: daemon and library */
 #define PLUG_ENV_EAGER "RCSHARE_EAGER"	       /* in, and out with the key eager= */
+/* Of salloc and sbatch that were given --no-kill, to srun inside; nobody sees #SBATCH --no-kill. */
+#define PLUG_ENV_NO_KILL "RCSHARE_NO_KILL"
 
 /*
  * The next variable in `env` (NULL-terminated, "NAME=value") that begins with RCSHARE and that

@@ -31,6 +31,7 @@ SPANK_PLUGIN(rcshare, 1)
 #include "spank/notify.h"
 #include "spank/option.h"
 #include "spank/site.h"
+#include "spank/survive.h"
 
 #define EXTERN_STEP 0xfffffffcu /* SLURM_EXTERN_CONT of slurm.h */
 
@@ -99,18 +100,56 @@ static int choose(const char *env_value, struct plug_option *opt, struct plug_er
 /* --- srun, sbatch, salloc ----------------------------------------------------------------------
  */
 
+#define HET "heterogeneous jobs are not supported (their PMIx namespace is another job's)"
+
+/*
+ * getopt's optind: Slurm has just parsed the command's options, and what follows is the command
+ * to run, whose words are its own.
+ */
+static void check_command(const struct plug_option *opt, bool asked)
+{
+	bool srun = spank_context() == S_CTX_LOCAL;
+	struct plug_survive s;
+	char **words, text[256];
+	size_t n = plug_survive_words(&words), options = (size_t)optind;
+
+	if (options > n)
+		options = n;
+	plug_survive_read(words, options, environ, &s);
+	if (!srun) {
+		unsetenv(PLUG_ENV_NO_KILL);
+		if (s.no_kill)
+			setenv(PLUG_ENV_NO_KILL, "1", 1);
+	}
+	if (opt->mode == PLUG_OFF)
+		goto out;
+	if (asked && plug_survive_het(words, options, n, srun, environ)) {
+		slurm_error("rcshare: " HET ": give --rcshare=off");
+		exit(1);
+	}
+	if (srun && s.no_kill) {
+		setenv(PLUG_ENV_PMIX_TIMEOUT, PLUG_PMIX_TIMEOUT, 0);
+		if (plug_survive_advice(&s, text, sizeof(text)))
+			slurm_spank_log("rcshare: %s", text);
+	}
+out:
+	free(words);
+}
+
 static void check_submission(void)
 {
+	const char *env = getenv(PLUG_ENV_DEFAULT);
 	struct plug_option opt;
 	struct plug_error err;
 	char name[128];
 	size_t pos = 0;
 
-	if (choose(getenv(PLUG_ENV_DEFAULT), &opt, &err)) {
+	if (choose(env, &opt, &err)) {
 		/* Nothing is allocated yet, and an optional plugin's error would be ignored. */
 		slurm_error("rcshare: %s", err.text);
 		exit(1);
 	}
+	check_command(&opt, cli.given || (env && *env));
 	if (opt.mode == PLUG_OFF)
 		return;
 	while (plug_env_unknown(environ, &pos, name, sizeof(name)))
@@ -199,12 +238,39 @@ static const char *step_nodes(spank_t sp, char **out)
 	return *out;
 }
 
+/* Why this step does without rcshare: kept for the user, who can not be told yet. */
+static void step_without(const struct plug_option *opt, const struct plug_error *err)
+{
+	char host[256];
+	const char *form = "rcshare: %s: not used: %s; the job runs on its native path";
+
+	if (step.refused)
+		form = "rcshare: %s: step refused: %s";
+	else if (opt->mode == PLUG_REQUIRE)
+		form = "rcshare: %s: step refused, as --rcshare=require asks: %s";
+	step.refused |= opt->mode == PLUG_REQUIRE;
+	snprintf(step.message, sizeof(step.message), form, node_name(host, sizeof(host)), err->text);
+	slurm_error("%s", step.message);
+}
+
+static void step_notify(spank_t sp, uint32_t stepid)
+{
+	char path[PLUG_PATH_MAX + 64], *nodes;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
+	rc = notify_start(path, step.job, stepid, step_nodes(sp, &nodes));
+	free(nodes);
+	if (rc)
+		slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
+}
+
 static void step_begin(spank_t sp)
 {
-	char value[PLUG_PATH_MAX], path[PLUG_PATH_MAX + 64], host[256];
+	char value[PLUG_PATH_MAX], number[32];
 	struct plug_option opt = PLUG_OPTION_INIT;
 	struct plug_error err = {""};
-	char *nodes;
+	const char *env;
 	uint32_t stepid = 0;
 	int rc;
 
@@ -212,34 +278,27 @@ static void step_begin(spank_t sp)
 	if (stepid == EXTERN_STEP || spank_get_item(sp, S_JOB_ID, &step.job))
 		return;
 	spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart);
-	if (!step.restart && job_env(sp, "SLURM_RESTART_COUNT", value, sizeof(value)))
-		step.restart = (uint32_t)strtoul(value, NULL, 10);
+	if (!step.restart && job_env(sp, "SLURM_RESTART_COUNT", number, sizeof(number)))
+		step.restart = (uint32_t)strtoul(number, NULL, 10);
 	step.restart = plug_launch_restart(&conf, step.job, step.restart);
-	rc = choose(job_env(sp, PLUG_ENV_DEFAULT, value, sizeof(value)), &opt, &err);
+	env = job_env(sp, PLUG_ENV_DEFAULT, value, sizeof(value));
+	rc = choose(env, &opt, &err);
 	if (rc) {
 		/* Was not there, or good, when the job was submitted. */
 		opt.mode = PLUG_ON;
+	} else if (opt.mode != PLUG_OFF && job_env(sp, "SLURM_HET_SIZE", number, sizeof(number))) {
+		rc = plug_error_set(&err, -ENOTSUP, HET);
+		step.refused = cli.given || (env && *env);
 	} else if (opt.mode != PLUG_OFF) {
 		plug_site_load(&conf);
 		rc = step_start(sp, &opt, &err);
 		step.uses = rc == 0;
 	}
 	step_env(sp, &opt, stepid);
-	if (rc) {
-		step.refused = opt.mode == PLUG_REQUIRE;
-		snprintf(step.message, sizeof(step.message),
-			step.refused ? "rcshare: %s: step refused, as --rcshare=require asks: %s"
-				     : "rcshare: %s: not used: %s; the job runs on its native path",
-			node_name(host, sizeof(host)), err.text);
-		slurm_error("%s", step.message);
-	}
-	if (step.uses) {
-		snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
-		rc = notify_start(path, step.job, stepid, step_nodes(sp, &nodes));
-		free(nodes);
-		if (rc)
-			slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
-	}
+	if (rc)
+		step_without(&opt, &err);
+	if (step.uses)
+		step_notify(sp, stepid);
 }
 
 /* --- slurmd's prolog ---------------------------------------------------------------------------
