@@ -87,6 +87,9 @@ const struct config_key config_keys[] = {
 	{"node_timeout_ms", CONFIG_T_UINT, 0, 600000, "milliseconds", "1000", FIELD(node_timeout_ms),
 		"A node that is silent for so long is suspected, and the others decide whether it is "
 		"lost; 0 never decides."},
+	{"keep_step", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(keep_step),
+		"A rank that dies does not end its step; the others hear of it and go on. The key "
+		"keep_step of --rcshare has precedence."},
 
 	{"spin_us", CONFIG_T_UINT, 0, 1000000, "microseconds", "20", FIELD(spin_us),
 		"The daemon looks for work for so long before it sleeps."},

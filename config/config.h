@@ -58,6 +58,7 @@ struct config {
 	uint32_t probes;
 	uint32_t unreachable_ms;
 	uint32_t node_timeout_ms; /* 0: never decide */
+	uint32_t keep_step; /* 0: off, 1: on; the plugin's */
 
 	/* the daemon */
 	uint32_t spin_us;

@@ -21,6 +21,7 @@ struct plug_conf {
 	bool timeout_given;
 	/* From rcshare.conf (site.h); 0: nothing said. */
 	unsigned long long memory_limit_mb, cpu_weight, memlock, nofile;
+	bool keep_step;	    /* a rank that dies does not end its step */
 	bool reserved_cpus; /* rcshare.conf gives the daemon cores of its own */
 	char key_room[PLUG_PATH_MAX], log_room[PLUG_PATH_MAX];
 };

@@ -47,6 +47,7 @@ static struct {
 	pthread_t thread;
 	int sock, stop, forked; /* the daemon; eventfds */
 	uint32_t job, step;
+	bool keep;
 	struct sockaddr_un addr;
 	_Atomic bool known; /* `failovers` is set */
 	uint32_t failovers; /* of the job when the step began */
@@ -84,6 +85,7 @@ struct raised {
 static struct {
 	void *lib;
 	__typeof__(&PMIx_Notify_event) notify;
+	__typeof__(&PMIx_Register_event_handler) handle;
 } pmix;
 
 /* PMIX_INFO_LOAD would call into libpmix. */
@@ -159,9 +161,33 @@ static bool pmix_find(void)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !pmix.lib; i++)
 		pmix.lib = dlopen(names[i], RTLD_NOLOAD | RTLD_NOW);
-	if (pmix.lib && !pmix.notify)
+	if (pmix.lib && !pmix.notify) {
 		pmix.notify = (__typeof__(pmix.notify))dlsym(pmix.lib, "PMIx_Notify_event");
-	return pmix.notify;
+		pmix.handle = (__typeof__(pmix.handle))dlsym(pmix.lib, "PMIx_Register_event_handler");
+	}
+	return pmix.notify && pmix.handle;
+}
+
+/*
+ * A rank's connection has ended without a finalize: the rank is dead. Slurm's default handler ends
+ * the step then; handlers of one code come before it, and this one says that nothing is left to do.
+ */
+static void connection_lost(size_t id, pmix_status_t status, const pmix_proc_t *source,
+	pmix_info_t info[], size_t ninfo, pmix_info_t *results, size_t nresults,
+	pmix_event_notification_cbfunc_fn_t done, void *arg)
+{
+	(void)id, (void)status, (void)source, (void)info, (void)ninfo, (void)results, (void)nresults;
+	if (done)
+		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
+}
+
+static void keep_step(void)
+{
+	static pmix_status_t lost = PMIX_ERR_LOST_CONNECTION;
+
+	/* With a callback it would not wait; without one the handler is there when it returns. */
+	if (pmix_find())
+		pmix.handle(&lost, 1, NULL, 0, connection_lost, NULL, NULL);
 }
 
 static void raise_event(const struct shm_event *ev)
@@ -197,9 +223,14 @@ static void pmix_leave(void)
 	dlclose(pmix.lib);
 	pmix.lib = NULL;
 	pmix.notify = NULL;
+	pmix.handle = NULL;
 }
 
 #else
+
+static void keep_step(void)
+{
+}
 
 static void raise_event(const struct shm_event *ev)
 {
@@ -247,6 +278,8 @@ static void *notifier(void *arg)
 			continue;
 		if (p[1].fd == self.forked) {
 			p[1].fd = self.sock;
+			if (self.keep)
+				keep_step();
 			continue;
 		}
 		if (!take_message())
@@ -326,7 +359,7 @@ static int start_thread(void)
 	return -rc;
 }
 
-int notify_start(const char *socket_path, uint32_t job, uint32_t step, const char *nodes)
+int notify_start(const char *socket_path, const struct notify_step *step)
 {
 	int rc;
 
@@ -336,8 +369,9 @@ int notify_start(const char *socket_path, uint32_t job, uint32_t step, const cha
 	if (strlen(socket_path) >= sizeof(self.addr.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(self.addr.sun_path, socket_path);
-	self.job = job;
-	self.step = step;
+	self.job = step->job;
+	self.step = step->step;
+	self.keep = step->keep;
 	self.pid = getpid();
 	self.sock = open_socket();
 	if (self.sock < 0)
@@ -349,7 +383,7 @@ int notify_start(const char *socket_path, uint32_t job, uint32_t step, const cha
 	if (!rc)
 		rc = say(self.sock, SHM_MSG_STEP_END);
 	if (!rc)
-		rc = monitor(self.sock, step, nodes);
+		rc = monitor(self.sock, step->step, step->nodes);
 	if (!rc)
 		rc = start_thread();
 	if (rc)

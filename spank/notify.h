@@ -11,10 +11,14 @@
 /*
  * Called in slurm_spank_init_post_opt of slurmstepd, for each step that uses rcshare, once the
  * daemon is ready. Returns 0 or -errno; the step runs on without events when it fails.
- * `nodes`: names of the step's nodes, joined by commas, or NULL. The strings are valid during the
- * call only.
+ * `nodes`: names of the step's nodes, joined by commas, or NULL; valid during the call only.
  */
-int notify_start(const char *socket_path, uint32_t job, uint32_t step, const char *nodes);
+struct notify_step {
+	uint32_t job, step;
+	const char *nodes;
+	bool keep; /* a rank that dies does not end the step */
+};
+int notify_start(const char *socket_path, const struct notify_step *step);
 
 /* Called in slurm_spank_task_post_fork after the step's last local task has been forked. */
 void notify_tasks_forked(void);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define FORM "on|off|require[,key=value...]"
-#define KEYS "rails=1..16, eager=0|1, spares=N, log=PATH"
+#define KEYS "rails=1..16, eager=0|1, keep_step=0|1, spares=N, log=PATH"
 
 _Static_assert(PLUG_RAILS_MAX == 16, "KEYS tells the user the limit");
 
@@ -46,6 +46,16 @@ static int set_eager(struct plug_option *opt, const char *v, struct plug_error *
 	return 0;
 }
 
+static int set_keep_step(struct plug_option *opt, const char *v, struct plug_error *err)
+{
+	long n;
+
+	if (number(v, 1, &n))
+		return plug_error_set(err, -EINVAL, "keep_step=%s: give 0 or 1", v);
+	opt->keep_step = (int)n;
+	return 0;
+}
+
 static int set_spares(struct plug_option *opt, const char *v, struct plug_error *err)
 {
 	long n;
@@ -78,6 +88,7 @@ static const struct {
 } keys[] = {
 	{"rails", set_rails},
 	{"eager", set_eager},
+	{"keep_step", set_keep_step},
 	{"spares", set_spares},
 	{"log", set_log},
 };

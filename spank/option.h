@@ -24,12 +24,13 @@ struct plug_option {
 	enum plug_mode mode;
 	int rails;		 /* 0: as many as the node has */
 	int eager;		 /* -1: as the configuration says */
+	int keep_step;		 /* the same */
 	char log[PLUG_PATH_MAX]; /* "": as the configuration says */
 };
 
 #define PLUG_OPTION_INIT                                                                           \
 	{                                                                                          \
-		.mode = PLUG_OFF, .rails = 0, .eager = -1, .log = ""                               \
+		.mode = PLUG_OFF, .rails = 0, .eager = -1, .keep_step = -1, .log = ""                               \
 	}
 
 /*

@@ -70,7 +70,8 @@ static struct spank_option option = {
 	.name = "rcshare",
 	.arginfo = "on|off|require[,key=value...]",
 	.usage = "[rcshare] share RDMA connections between the ranks of a node, "
-		 "and survive rail failures; keys: rails=N, eager=0|1, spares=N, log=PATH",
+		 "and survive rail failures; keys: rails=N, eager=0|1, keep_step=0|1, "
+		 "spares=N, log=PATH",
 	.has_arg = 1,
 	.cb = option_callback,
 };
@@ -100,7 +101,9 @@ static int choose(const char *env_value, struct plug_option *opt, struct plug_er
 /* --- srun, sbatch, salloc ----------------------------------------------------------------------
  */
 
-#define HET "heterogeneous jobs are not supported (their PMIx namespace is another job's)"
+#define HET \
+	"heterogeneous jobs are not supported (their PMIx namespace is another job's): give " \
+	"--rcshare=off"
 
 /*
  * getopt's optind: Slurm has just parsed the command's options, and what follows is the command
@@ -124,7 +127,7 @@ static void check_command(const struct plug_option *opt, bool asked)
 	if (opt->mode == PLUG_OFF)
 		goto out;
 	if (asked && plug_survive_het(words, options, n, srun, environ)) {
-		slurm_error("rcshare: " HET ": give --rcshare=off");
+		slurm_error("rcshare: " HET);
 		exit(1);
 	}
 	if (srun && s.no_kill) {
@@ -253,13 +256,16 @@ static void step_without(const struct plug_option *opt, const struct plug_error 
 	slurm_error("%s", step.message);
 }
 
-static void step_notify(spank_t sp, uint32_t stepid)
+static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 {
+	struct notify_step s = {.job = step.job, .step = stepid};
 	char path[PLUG_PATH_MAX + 64], *nodes;
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
-	rc = notify_start(path, step.job, stepid, step_nodes(sp, &nodes));
+	s.nodes = step_nodes(sp, &nodes);
+	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step;
+	rc = notify_start(path, &s);
 	free(nodes);
 	if (rc)
 		slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
@@ -298,7 +304,7 @@ static void step_begin(spank_t sp)
 	if (rc)
 		step_without(&opt, &err);
 	if (step.uses)
-		step_notify(sp, stepid);
+		step_notify(sp, &opt, stepid);
 }
 
 /* --- slurmd's prolog ---------------------------------------------------------------------------

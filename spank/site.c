@@ -83,12 +83,20 @@ static const char *path(const char *text, const char *key, char *room, size_t si
 	return plug_site_value(text, key, room, size) && *room == '/' ? room : NULL;
 }
 
+static bool is_on(const char *text, const char *key)
+{
+	char word[8];
+
+	return plug_site_value(text, key, word, sizeof(word)) && strcmp(word, "on") == 0;
+}
+
 void plug_site_apply(const char *text, struct plug_conf *conf)
 {
 	unsigned long long n;
 	char cpus[64];
 
 	conf->reserved_cpus = plug_site_value(text, "cpus", cpus, sizeof(cpus)) && strcmp(cpus, "job");
+	conf->keep_step = is_on(text, "keep_step");
 	if (number(text, "memory_limit_mb", &n))
 		conf->memory_limit_mb = n;
 	if (number(text, "cpu_weight", &n))

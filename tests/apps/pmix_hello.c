@@ -5,7 +5,8 @@
  *
  *	rank R size S host H hosts H0,H1,...
  *
- * With "wait FILE" it then waits until FILE exists and prints "rank R done".
+ * With "wait FILE" it then waits until FILE exists and prints "rank R done"; with "fence FILE" there is
+ * another fence before, whose result is printed: "rank R fence STATUS".
  */
 #include <pmix.h>
 #include <stdbool.h>
@@ -56,9 +57,14 @@ int main(int argc, char **argv)
 	}
 	printf("rank %u size %u host %s hosts %s\n", me.rank, size, host, hosts);
 	fflush(stdout);
-	if (argc == 3 && strcmp(argv[1], "wait") == 0) {
+	if (argc == 3) {
 		while (access(argv[2], F_OK) != 0)
 			usleep(20000);
+		if (strcmp(argv[1], "fence") == 0) {
+			printf("rank %u fence %s\n", me.rank,
+				PMIx_Error_string(PMIx_Fence(&all, 1, &collect, 1)));
+			fflush(stdout);
+		}
 		printf("rank %u done\n", me.rank);
 	}
 	check(PMIx_Finalize(NULL, 0), "PMIx_Finalize");

@@ -2,12 +2,12 @@
 /*
  * Every rank exchanges numbered messages with every other, and goes on with the living when a node is lost.
  *
- *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle]
+ *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle] [--ranks] [--answer N]
  *
  * Ends when every rank has seen the file. With --puts each rank also writes into a window of each other,
- * with --idle nobody speaks to anybody.
+ * with --idle nobody speaks to anybody. With --ranks a rank whose node lives may be lost as well.
  * Each rank prints `running` once all others have answered, `rank R: lost P` for each rank that was
- * lost, `after N` when N messages were exchanged since the first loss, and at the end
+ * lost, `after N` when N (200) messages were exchanged since the first loss, and at the end
  *
  *	rank R: N messages, L ranks lost, W wrong
  */
@@ -17,7 +17,6 @@
 
 #define TAG  7
 #define LAST (1ull << 63)
-#define ANSWER 200 /* messages after a loss that show that traffic goes on */
 
 struct side {
 	struct app_req send, recv, put;
@@ -30,8 +29,9 @@ struct side {
 static struct {
 	const char *until;
 	size_t max;
-	bool puts, idle;
-} opt = {NULL, 65536, false, false};
+	bool puts, idle, ranks;
+	uint64_t answer; /* messages after a loss that show that traffic goes on */
+} opt = {.max = 65536, .answer = 200};
 
 static struct side *side;
 static uint64_t messages, wrong, lost, since;
@@ -48,12 +48,17 @@ static void lose(uint32_t r)
 	printf("rank %u: lost %u\n", app.rank, r);
 }
 
+static bool is_lost(int status)
+{
+	return status == RCS_ERR_NODE_LOST || (opt.ranks && status == RCS_ERR_PEER_GONE);
+}
+
 static bool ended(uint32_t r, bool *busy, struct app_req *q)
 {
 	if (!*busy || !q->done)
 		return false;
 	*busy = false;
-	if (q->c.status == RCS_ERR_NODE_LOST) {
+	if (is_lost(q->c.status)) {
 		lose(r);
 		return false;
 	}
@@ -77,8 +82,8 @@ static void take(uint32_t r)
 	s->got_last = s->in[0] & LAST;
 	s->got++;
 	messages++;
-	if (lost && ++since == ANSWER)
-		printf("rank %u: after %d\n", app.rank, ANSWER);
+	if (lost && ++since == opt.answer)
+		printf("rank %u: after %llu\n", app.rank, (unsigned long long)since);
 }
 
 static int start_send(uint32_t r, bool last)
@@ -95,7 +100,7 @@ static int start_send(uint32_t r, bool last)
 
 static void refused(uint32_t r, int rc)
 {
-	if (rc == RCS_ERR_NODE_LOST)
+	if (is_lost(rc))
 		lose(r);
 	else if (rc != RCS_ERR_AGAIN)
 		app_die("a request to rank %u was refused with %s", r, rcs_status_name(rc));
@@ -148,7 +153,7 @@ static void step(uint32_t r, bool last)
 static bool over(void)
 {
 	for (uint32_t r = 0; r < app.size; r++)
-		if (r != app.rank && (side[r].receiving || side[r].sending || side[r].putting ||
+		if (r != app.rank && ((side[r].receiving && !(opt.ranks && side[r].lost)) || side[r].sending || side[r].putting ||
 					     (!side[r].lost && !(side[r].said_last && side[r].got_last))))
 			return false;
 	return true;
@@ -157,6 +162,8 @@ static bool over(void)
 static void on_event(const struct rcs_event *ev, void *arg)
 {
 	(void)arg;
+	if (ev->code == RCS_EVENT_RANK_LOST)
+		printf("rank %u: event rank %u lost\n", app.rank, ev->rank);
 	if (ev->code >= RCS_EVENT_NODE_SUSPECTED)
 		printf("rank %u: event %u node %u view %u after %llu ms: %s\n", app.rank, ev->code, ev->peer,
 			ev->view, (unsigned long long)ev->notice_ns / 1000000, ev->reason);
@@ -187,7 +194,8 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = {{"until", required_argument, NULL, 'u'},
 		{"max", required_argument, NULL, 'M'}, {"puts", no_argument, NULL, 'p'},
-		{"idle", no_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
+		{"idle", no_argument, NULL, 'i'}, {"ranks", no_argument, NULL, 'r'},
+		{"answer", required_argument, NULL, 'a'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
@@ -199,6 +207,10 @@ int main(int argc, char **argv)
 			opt.puts = true;
 		else if (c == 'i')
 			opt.idle = true;
+		else if (c == 'r')
+			opt.ranks = true;
+		else if (c == 'a')
+			opt.answer = app_number(optarg);
 		else
 			exit(2);
 	if (!opt.until || opt.max < 8)

@@ -22,6 +22,7 @@ static void parses_modes(void **state)
 	assert_int_equal(o.mode, PLUG_ON);
 	assert_int_equal(o.rails, 0);
 	assert_int_equal(o.eager, -1);
+	assert_int_equal(o.keep_step, -1);
 	assert_string_equal(o.log, "");
 	assert_int_equal(plug_option_parse("off", &o, &e), 0);
 	assert_int_equal(o.mode, PLUG_OFF);
@@ -39,8 +40,9 @@ static void parses_keys(void **state)
 	assert_int_equal(o.rails, 2);
 	assert_int_equal(o.eager, 0);
 	assert_string_equal(o.log, "/a b/c=d");
-	assert_int_equal(plug_option_parse("require,eager=1", &o, &e), 0);
+	assert_int_equal(plug_option_parse("require,eager=1,keep_step=0", &o, &e), 0);
 	assert_int_equal(o.eager, 1);
+	assert_int_equal(o.keep_step, 0);
 }
 
 /* Each is refused with a sentence that has the given words in it. */
@@ -56,6 +58,7 @@ static void refuses_with_a_sentence(void **state)
 		{"on,", "'' is not key=value", -EINVAL},
 		{"on,rails", "'rails' is not key=value", -EINVAL},
 		{"on,rail=2", "unknown key 'rail'; keys are rails=1..16, eager=0|1", -EINVAL},
+		{"on,keep_step=yes", "keep_step=yes: give 0 or 1", -EINVAL},
 		{"on,rails=0", "from 1 to 16", -EINVAL},
 		{"on,rails=17", "from 1 to 16", -EINVAL},
 		{"on,rails=+2", "from 1 to 16", -EINVAL},

@@ -36,7 +36,7 @@ static void applies_what_plugstack_leaves_open(void **state)
 	static const char text[] =
 		"{\"memory_limit_mb\": 256, \"cpu_weight\": 50, \"memlock_limit\": 1048576,"
 		" \"nofile\": 512, \"start_timeout_ms\": 1500, \"key_file\": \"/k1\","
-		" \"log_dir\": \"/l1\"}";
+		" \"log_dir\": \"/l1\", \"keep_step\": \"on\"}";
 	char *args[] = {(char *)"key_file=/k0", (char *)"timeout=9"};
 	struct plug_conf c;
 	struct plug_error e;
@@ -51,6 +51,7 @@ static void applies_what_plugstack_leaves_open(void **state)
 	assert_int_equal(c.timeout_ms, 1500);
 	assert_string_equal(c.key_file, "/k1");
 	assert_string_equal(c.log_dir, "/l1");
+	assert_true(c.keep_step);
 	plug_conf_parse(2, args, &c, &e);
 	plug_site_apply(text, &c);
 	assert_string_equal(c.key_file, "/k0");
