@@ -94,7 +94,7 @@ timeout_of() { # SRUN OPTIONS: what its tasks, and so its PMIx server, have
 # survive SRUN OPTIONS: six ranks on three nodes run
 survive() {
 	srun --no-kill -K0 -N3 --ntasks-per-node=2 --mpi=pmix "$@" "$(bed_app rcs_survive)" --ranks --max 512 \
-		--answer 5000 --until "$until" >"$out" 2>&1 3>&- &
+		--answer 20000 --until "$until" >"$out" 2>&1 3>&- &
 	pid=$!
 	eventually said 6 'running$'
 }
@@ -105,7 +105,7 @@ kill_rank() {
 
 went_on() {
 	kill_rank
-	BED_WAIT=60 eventually said 5 ': after 5000$'
+	BED_WAIT=60 eventually said 5 ': after 20000$'
 	touch "$until"
 	code=0
 	wait $pid || code=$?
