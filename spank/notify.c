@@ -48,6 +48,7 @@ static struct {
 	int sock, stop, forked; /* the daemon; eventfds */
 	uint32_t job, step;
 	bool keep;
+	void (*log)(const char *sentence);
 	struct sockaddr_un addr;
 	_Atomic bool known; /* `failovers` is set */
 	uint32_t failovers; /* of the job when the step began */
@@ -176,7 +177,11 @@ static void connection_lost(size_t id, pmix_status_t status, const pmix_proc_t *
 	pmix_info_t info[], size_t ninfo, pmix_info_t *results, size_t nresults,
 	pmix_event_notification_cbfunc_fn_t done, void *arg)
 {
-	(void)id, (void)status, (void)source, (void)info, (void)ninfo, (void)results, (void)nresults;
+	char text[80];
+
+	(void)id, (void)status, (void)info, (void)ninfo, (void)results, (void)nresults;
+	snprintf(text, sizeof(text), "rank %u has died; keep_step lets the others go on", source->rank);
+	self.log(text);
 	if (done)
 		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
 }
@@ -372,6 +377,7 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 	self.job = step->job;
 	self.step = step->step;
 	self.keep = step->keep;
+	self.log = step->log;
 	self.pid = getpid();
 	self.sock = open_socket();
 	if (self.sock < 0)

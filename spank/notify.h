@@ -17,6 +17,7 @@ struct notify_step {
 	uint32_t job, step;
 	const char *nodes;
 	bool keep; /* a rank that dies does not end the step */
+	void (*log)(const char *sentence); /* into Slurm's log, from any thread */
 };
 int notify_start(const char *socket_path, const struct notify_step *step);
 

@@ -256,9 +256,14 @@ static void step_without(const struct plug_option *opt, const struct plug_error 
 	slurm_error("%s", step.message);
 }
 
+static void log_sentence(const char *sentence)
+{
+	slurm_info("rcshare: %s", sentence);
+}
+
 static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 {
-	struct notify_step s = {.job = step.job, .step = stepid};
+	struct notify_step s = {.job = step.job, .step = stepid, .log = log_sentence};
 	char path[PLUG_PATH_MAX + 64], *nodes;
 	int rc;
 

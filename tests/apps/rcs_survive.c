@@ -2,12 +2,12 @@
 /*
  * Every rank exchanges numbered messages with every other, and goes on with the living when a node is lost.
  *
- *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle] [--ranks] [--answer N]
+ *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle] [--ranks]
  *
  * Ends when every rank has seen the file. With --puts each rank also writes into a window of each other,
  * with --idle nobody speaks to anybody. With --ranks a rank whose node lives may be lost as well.
  * Each rank prints `running` once all others have answered, `rank R: lost P` for each rank that was
- * lost, `after N` when N (200) messages were exchanged since the first loss, and at the end
+ * lost, `after N` when N messages were exchanged since the first loss, and at the end
  *
  *	rank R: N messages, L ranks lost, W wrong
  */
@@ -17,6 +17,7 @@
 
 #define TAG  7
 #define LAST (1ull << 63)
+#define ANSWER 200 /* messages after a loss that show that traffic goes on */
 
 struct side {
 	struct app_req send, recv, put;
@@ -30,8 +31,7 @@ static struct {
 	const char *until;
 	size_t max;
 	bool puts, idle, ranks;
-	uint64_t answer; /* messages after a loss that show that traffic goes on */
-} opt = {.max = 65536, .answer = 200};
+} opt = {.max = 65536};
 
 static struct side *side;
 static uint64_t messages, wrong, lost, since;
@@ -82,8 +82,8 @@ static void take(uint32_t r)
 	s->got_last = s->in[0] & LAST;
 	s->got++;
 	messages++;
-	if (lost && ++since == opt.answer)
-		printf("rank %u: after %llu\n", app.rank, (unsigned long long)since);
+	if (lost && ++since == ANSWER)
+		printf("rank %u: after %d\n", app.rank, ANSWER);
 }
 
 static int start_send(uint32_t r, bool last)
@@ -194,8 +194,7 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = {{"until", required_argument, NULL, 'u'},
 		{"max", required_argument, NULL, 'M'}, {"puts", no_argument, NULL, 'p'},
-		{"idle", no_argument, NULL, 'i'}, {"ranks", no_argument, NULL, 'r'},
-		{"answer", required_argument, NULL, 'a'}, {NULL, 0, NULL, 0}};
+		{"idle", no_argument, NULL, 'i'}, {"ranks", no_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
@@ -209,8 +208,6 @@ int main(int argc, char **argv)
 			opt.idle = true;
 		else if (c == 'r')
 			opt.ranks = true;
-		else if (c == 'a')
-			opt.answer = app_number(optarg);
 		else
 			exit(2);
 	if (!opt.until || opt.max < 8)

@@ -93,8 +93,9 @@ timeout_of() { # SRUN OPTIONS: what its tasks, and so its PMIx server, have
 
 # survive SRUN OPTIONS: six ranks on three nodes run
 survive() {
+	: >"$out"
 	srun --no-kill -K0 -N3 --ntasks-per-node=2 --mpi=pmix "$@" "$(bed_app rcs_survive)" --ranks --max 512 \
-		--answer 20000 --until "$until" >"$out" 2>&1 3>&- &
+		--until "$until" >"$out" 2>&1 3>&- &
 	pid=$!
 	eventually said 6 'running$'
 }
@@ -103,9 +104,16 @@ kill_rank() {
 	on_node b1 sh -c 'kill -9 $(pgrep -n rcs_survive)'
 }
 
+noticed() { # PMIx tells slurmstepd a second later
+	grep -q 'rank [23] has died; keep_step' "$BED_DIR/log/b1.slurmd.log"
+}
+
 went_on() {
+	: >"$BED_DIR/log/b1.slurmd.log"
 	kill_rank
-	BED_WAIT=60 eventually said 5 ': after 20000$'
+	eventually noticed
+	srun -N3 true		# what slurmstepd then asked of Slurm is done
+	eventually said 5 ': after 200$'
 	touch "$until"
 	code=0
 	wait $pid || code=$?
