@@ -47,7 +47,8 @@ const struct config_key config_keys[] = {
 		FIELD(tcp_user_timeout_ms),
 		"Unacknowledged bytes for so long end a TCP connection."},
 	{"selftest", CONFIG_T_SWITCH, 0, 0, "", "\"on\"", FIELD(selftest),
-		"Each rail's device is tested for the truth of rq_psn; one that fails is not believed."},
+		"Each rail's device is tested for the truth of rq_psn; one that fails is not believed: "
+		"peers write a word of its memory behind their puts instead."},
 
 	{"eager_max", CONFIG_T_UINT, 64, 4096, "bytes", "4096", FIELD(eager_max),
 		"Longest message that is sent whole; longer ones are fetched or pushed in pieces."},

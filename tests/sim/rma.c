@@ -136,10 +136,12 @@ void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen
 }
 
 /* The peer could not tell of this put: no ledger write behind it can have executed. */
-static void doubt(struct sim *s, struct sim_end *e, const struct core_act *a, uint32_t id)
+static void doubt(struct sim *s, struct sim_end *e, const struct core_act *a, uint32_t id, bool again)
 {
 	if (e->rma_cover[id] && e->rma_cover[id] == e->qp[a->lane].remote && e->qp[a->lane].gen == a->gen)
 		sim_fail(s, "end %d: put %u is in doubt, and a ledger write came behind it", e->id, id);
+	if (again && !e->rma_replay[id])
+		sim_fail(s, "end %d: put %u runs again, and may have executed", e->id, id);
 	e->rma_doubt[id] = true;
 }
 
@@ -155,7 +157,7 @@ void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a)
 		if (piece < 0)
 			return;
 		if (a->told != CORE_TOLD_PSN && how != CORE_PIECE_EXECUTED)
-			doubt(s, e, a, e->piece_id[piece]);
+			doubt(s, e, a, e->piece_id[piece], how == CORE_PIECE_GOES_ON);
 		end(s, e, piece, how);
 		if (how == CORE_PIECE_GOES_ON)
 			core_rma_rails(&e->rma, piece, all_rails(s));
@@ -168,13 +170,15 @@ static void submit(struct sim *s, struct sim_end *e)
 		uint32_t id = e->rma_made;
 		bool get = sim_chance(s, 30);
 		uint32_t len = (uint32_t)sim_below(s, sim_chance(s, 50) ? 200 : 10 * MTU);
-		int piece = core_rma_submit(&e->rma, get ? CORE_GET : CORE_PUT, len, all_rails(s),
-			sim_chance(s, 50), s->now);
+		bool replay = sim_chance(s, 50);
+		int piece = core_rma_submit(&e->rma, get ? CORE_GET : CORE_PUT, len, all_rails(s), replay,
+			s->now);
 
 		if (piece < 0)
 			break;
 		e->piece_id[piece] = id;
 		e->rma_get[id] = get;
+		e->rma_replay[id] = replay;
 		e->rma_state[id] = SIM_RMA_MADE;
 		e->rma_made++;
 		if (sim_chance(s, 30))

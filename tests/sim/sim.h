@@ -109,7 +109,7 @@ struct sim_end { /* one node's side of a pair */
 	uint32_t piece_id[CORE_PIECES];
 	uint32_t rma_goal, rma_made, rma_ended;
 	uint64_t rma_at;
-	bool rma_get[SIM_RMA], rma_doubt[SIM_RMA]; /* doubt: may have run, said the peer */
+	bool rma_get[SIM_RMA], rma_replay[SIM_RMA], rma_doubt[SIM_RMA]; /* doubt: may have run, said the peer */
 	uint8_t rma_state[SIM_RMA], rma_runs[SIM_RMA];
 	uint32_t rma_ran[SIM_RMA], rma_cover[SIM_RMA]; /* on this queue pair; a ledger write came behind it */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime/node/rma.c: what a put or get becomes that the peer's device refused. */
+/* runtime/node/rma.c: what a put or get becomes that the peer's device refused; ledger writes behind puts. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "node/rma.h"
+#include "node/verbs_impl.h"
 #include "rcshare.h"
 
 #define COOKIE(i) ((uint64_t)(i))
@@ -149,6 +151,92 @@ static void large_message_refused_is_not_fetched_again(void **state)
 	assert_int_equal(g->r.pieces, 0);
 }
 
+#define PUTS	12
+#define WORD_AT 0x1000u
+
+static char wrote[4 * PUTS]; /* 'p' a put, a digit: the ledger write of that number */
+static int post_err;
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	uint64_t number;
+
+	(void)qp;
+	(void)bad;
+	if (wr->wr.rdma.remote_addr != WORD_AT) {
+		strcat(wrote, "p");
+		return 0;
+	}
+	if (post_err)
+		return post_err;
+	memcpy(&number, (void *)(uintptr_t)wr->sg_list->addr, sizeof(number));
+	strncat(wrote, &"0123456789"[number], 1);
+	return 0;
+}
+
+/* PUTS puts of 8 bytes on lane 0, whose peer wants its word written or does not. */
+static void puts_go(struct rig *g, bool want)
+{
+	static struct ibv_context ctx = {.ops.post_send = post_send};
+	static struct ibv_qp qp = {.context = &ctx};
+	static struct ibv_mr mr;
+	static uint8_t small[VERBS_SENDS * VERBS_SMALL];
+	static struct verbs v;
+	static struct verbs_lane lane;
+	static struct rma r[PUTS];
+
+	lane = (struct verbs_lane){.v = &v, .rail = &v.rail[0], .qp = &qp, .connected = true, .mtu = 4096,
+		.small = small, .mem[0].mr = &mr, .word_at = WORD_AT, .wants_word = want};
+	g->n.vb = &v;
+	g->n.cfg.read_chunk = 64;
+	g->l.rdma[0] = &lane;
+	g->l.core.lane[0].state = CORE_LANE_UP;
+	g->l.core.lane[0].usable = true;
+	g->local.ok = g->im.ok = 1;
+	g->im.len = 1 << 20;
+	for (int i = 0; i < PUTS; i++) {
+		r[i] = g->r;
+		r[i].next = i + 1 < PUTS ? &r[i + 1] : NULL;
+	}
+	g->l.rmas = r;
+	wrote[0] = '\0';
+	rma_pump(&g->l);
+}
+
+static void no_byte_is_written_for_a_device_that_tells_the_truth(void **state)
+{
+	struct rig *g = *state;
+
+	puts_go(g, false);
+	assert_string_equal(wrote, "pppppppppppp");
+	rma_pump(&g->l);
+	assert_string_equal(wrote, "pppppppppppp");
+}
+
+static void a_ledger_write_comes_behind_each_batch_for_one_that_does_not(void **state)
+{
+	struct rig *g = *state;
+
+	puts_go(g, true);
+	assert_string_equal(wrote, "pppppppp1pppp2");
+	rma_pump(&g->l);
+	assert_string_equal(wrote, "pppppppp1pppp2");
+}
+
+static void a_ledger_write_that_found_no_room_is_posted_later(void **state)
+{
+	struct rig *g = *state;
+
+	post_err = ENOMEM;
+	puts_go(g, true);
+	assert_string_equal(wrote, "pppppppppppp");
+	post_err = 0;
+	rma_pump(&g->l);
+	assert_string_equal(wrote, "pppppppppppp1");
+	rma_pump(&g->l);
+	assert_string_equal(wrote, "pppppppppppp1");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -159,6 +247,9 @@ int main(void)
 		TEST(put_that_was_only_flushed_is_ambiguous_there),
 		TEST(get_refused_once_goes_again_after_the_owners_word),
 		TEST(large_message_refused_is_not_fetched_again),
+		TEST(no_byte_is_written_for_a_device_that_tells_the_truth),
+		TEST(a_ledger_write_comes_behind_each_batch_for_one_that_does_not),
+		TEST(a_ledger_write_that_found_no_room_is_posted_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
