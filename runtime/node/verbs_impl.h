@@ -143,6 +143,9 @@ void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port);
 void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail);
 void verbs_lane_orphan(struct verbs_lane *l); /* destroys the QP: a fence, too */
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
+int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie);
+int verbs_lane_word_make(struct verbs_lane *l); /* where the device may need it; 0 or -errno */
+uint64_t verbs_lane_word_value(const struct verbs_lane *l);
 void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b);
 void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b);
 bool verbs_lane_settled(const struct verbs_lane *l); /* a fence is complete, and not reported yet */

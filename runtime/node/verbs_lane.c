@@ -70,23 +70,6 @@ static int memory(struct verbs_lane *l, struct lane_mem *m, size_t head, uint32_
 	return m->mr ? 0 : -errno;
 }
 
-/* For a device that fails its self-test, or may yet. Without relaxed ordering: it must come last. */
-static int word_memory(struct verbs_lane *l)
-{
-	struct lane_mem *m = &l->mem[VERBS_WORD];
-	void *p;
-
-	if (!l->rail->lies && (l->rail->ledger != VERBS_LEDGER_UNKNOWN || !l->v->cfg.selftest))
-		return 0;
-	p = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return -errno;
-	m->addr = p;
-	m->len = sizeof(uint64_t);
-	m->mr = ibv_reg_mr(l->rail->pd, p, m->len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	return m->mr ? 0 : -errno;
-}
-
 static int queue_pair(struct verbs_lane *l)
 {
 	struct rail *r = l->rail;
@@ -144,7 +127,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	if (err)
 		goto close_lane;
 	l->small = l->mem[0].addr;
-	err = word_memory(l);
+	err = verbs_lane_word_make(l);
 	if (!err)
 		err = queue_pair(l);
 	if (!err)
@@ -309,7 +292,7 @@ uint32_t verbs_lane_reads(const struct verbs_lane *l)
 	return l->reads_max;
 }
 
-static int post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
+int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
 {
 	struct ibv_send_wr *bad;
 	int err; /* a request that was not posted takes no PSN */
@@ -336,7 +319,7 @@ int verbs_lane_send(struct verbs_lane *l, struct verbs_buf *b, size_t at, uint32
 	if (!b->mr[l->r])
 		return -EIO;
 	sge.lkey = b->mr[l->r]->lkey;
-	return post(l, &wr, cookie);
+	return verbs_lane_post(l, &wr, cookie);
 }
 
 int verbs_lane_send_copy(struct verbs_lane *l, const void *frame, uint32_t len, uint64_t cookie)
@@ -354,7 +337,7 @@ int verbs_lane_send_copy(struct verbs_lane *l, const void *frame, uint32_t len, 
 		return -EAGAIN;
 	memcpy(slot, frame, len);
 	sge.lkey = l->mem[0].mr->lkey;
-	return post(l, &wr, cookie);
+	return verbs_lane_post(l, &wr, cookie);
 }
 
 int verbs_lane_rdma(struct verbs_lane *l, const struct verbs_rdma *r, uint64_t cookie,
@@ -364,55 +347,11 @@ int verbs_lane_rdma(struct verbs_lane *l, const struct verbs_rdma *r, uint64_t c
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = r->len ? 1 : 0,
 		.opcode = r->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
 		.wr.rdma = {.remote_addr = r->raddr, .rkey = r->rkey}};
-	int err = post(l, &wr, cookie);
+	int err = verbs_lane_post(l, &wr, cookie);
 
 	if (!err)
 		*last_psn = core_psn_add(l->psn, CORE_PSN_MASK); /* the one before the next */
 	return err;
-}
-
-void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b)
-{
-	const struct lane_mem *m = &l->mem[VERBS_WORD];
-
-	if (!m->mr)
-		return;
-	b->word_at = (uint64_t)(uintptr_t)m->addr;
-	b->word_rkey = m->mr->rkey;
-	b->wants_word = l->rail->lies;
-}
-
-void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b)
-{
-	l->word_at = b->word_at;
-	l->word_rkey = b->word_rkey;
-	l->wants_word = b->word_at && b->wants_word;
-}
-
-bool verbs_lane_wants_word(const struct verbs_lane *l)
-{
-	return l->wants_word;
-}
-
-void verbs_lane_word_wanted(struct verbs_lane *l)
-{
-	l->wants_word = l->word_at;
-}
-
-int verbs_lane_word(struct verbs_lane *l, uint64_t number, uint64_t cookie)
-{
-	uint8_t *slot = l->small + (size_t)(l->sq_tail % VERBS_SENDS) * VERBS_SMALL;
-	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)slot, .length = sizeof(number)};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = l->word_at, .rkey = l->word_rkey}};
-
-	if (!l->qp || !l->word_at)
-		return -EIO;
-	if (posted_n(l) >= VERBS_SENDS)
-		return -EAGAIN;
-	memcpy(slot, &number, sizeof(number));
-	sge.lkey = l->mem[0].mr->lkey;
-	return post(l, &wr, cookie);
 }
 
 static enum verbs_done classify(enum ibv_wc_status s)
@@ -517,13 +456,6 @@ static bool rq_psn(const struct verbs_lane *l, uint32_t *psn)
 	return true;
 }
 
-static uint64_t word(const struct verbs_lane *l)
-{
-	const void *at = l->mem[VERBS_WORD].addr;
-
-	return at ? *(const volatile uint64_t *)at : 0;
-}
-
 bool verbs_lane_settle(struct verbs_lane *l)
 {
 	uint32_t psn = 0, number;
@@ -539,7 +471,7 @@ bool verbs_lane_settle(struct verbs_lane *l)
 	l->v->fencing--;
 	/* a device that was caught lying is not believed */
 	believed = !l->rail->lies && rq_psn(l, &psn);
-	told = core_tell(believed, psn, word(l), &number);
+	told = core_tell(believed, psn, verbs_lane_word_value(l), &number);
 	l->v->ops.fenced(l->owner, l, told, number);
 	return true;
 }
