@@ -39,10 +39,10 @@
  * at most `cfg.ask_ns`. Control messages are idempotent and may be lost, doubled and late.
  *
  * Reports. When a lane that was connected is fenced, LANE_DEAD also carries what the owner's queue pair
- * says: the PSN it expects next, or what stands in its ledger word (core_link_report, psn.h). It never changes
- * after that. A side that holds
- * one-sided requests of that generation (core_link_hold, rma.h) asks until it has it, and neither side
- * opens the lane anew before: so the report of the last generation is enough to keep.
+ * says: the PSN it expects next, or what stands in its ledger word (core_link_report, psn.h). It never
+ * changes after that. A side that holds one-sided requests of that generation (core_link_hold, rma.h)
+ * asks until it has it, and neither side opens the lane anew before: so the report of the last
+ * generation is enough to keep.
  *
  * Coming back: after a failure a lane is opened again not before `hold_ns`, doubled for each failure
  * in a row up to `hold_max_ns` and forgotten after the lane has been well for as long. It becomes

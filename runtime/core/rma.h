@@ -21,8 +21,8 @@
  * gone) a put runs again if its owner said so (`replay`), else it is ambiguous.
  *
  * Where the peer's device does not tell the truth the owner posts a ledger write behind each batch of
- * puts of a lane: core_rma_mark() says when, and with which number. The report is then the number that the word
- * has (psn.h): puts of that batch and those before have executed; the peer cannot tell of the others.
+ * puts of a lane: core_rma_mark() says when, and with which number. The report is then the number in
+ * the word (psn.h): puts of that batch and those before have executed; the peer cannot tell of others.
  */
 #ifndef RCS_CORE_RMA_H
 #define RCS_CORE_RMA_H
@@ -104,8 +104,8 @@ void core_rma_posted(struct core_rma *m, struct core_link *l, int piece, uint8_t
 	uint32_t last_psn, uint64_t now);
 
 /*
- * The number of the ledger write that is to be posted on the lane now; 0: none. turn_ends: nothing more is
- * posted in this turn; before that a batch is closed when it has CORE_BATCH puts. Answer
+ * The number of the ledger write that is to be posted on the lane now; 0: none. turn_ends: nothing more
+ * is posted in this turn; before that a batch is closed when it has CORE_BATCH puts. Answer
  * core_rma_marked(), or nothing, when posting failed: it is asked for again.
  */
 #define CORE_BATCH 8u

@@ -568,8 +568,8 @@ void rma_report(struct link *l, const struct core_act *a)
 		"%llu run again, %llu ambiguous, by %s", a->lane, a->gen, l->peer, (unsigned long long)done,
 		(unsigned long long)again, (unsigned long long)lost, by[a->told]);
 	o = json_pack("{s:i,s:i,s:i,s:b,s:s,s:I,s:I,s:I}", "peer", (int)l->peer, "lane", (int)a->lane,
-		"generation", (int)a->gen, "known", a->told == CORE_TOLD_PSN, "by", by[a->told], "puts_by_ledger", (json_int_t)done,
-		"puts_replayed", (json_int_t)again, "puts_ambiguous", (json_int_t)lost);
+		"generation", (int)a->gen, "known", a->told == CORE_TOLD_PSN, "by", by[a->told],
+		"puts_by_ledger", (json_int_t)done, "puts_replayed", (json_int_t)again, "puts_ambiguous", (json_int_t)lost);
 	evlog_event(&l->n->log, "ledger", o);
 }
 

@@ -133,8 +133,8 @@ struct verbs_rdma {
 int verbs_lane_rdma(struct verbs_lane *lane, const struct verbs_rdma *r, uint64_t cookie,
 	uint32_t *last_psn);
 /*
- * The ledger write: `number` into the peer's word, behind what was posted before. The peer says that it wants it
- * when the lane is connected, or later in a frame (verbs_lane_word_wanted).
+ * The ledger write: `number` into the peer's word, behind what was posted before. The peer says that it
+ * wants it when the lane is connected, or later in a frame (verbs_lane_word_wanted).
  */
 bool verbs_lane_wants_word(const struct verbs_lane *lane);
 void verbs_lane_word_wanted(struct verbs_lane *lane);

@@ -195,7 +195,8 @@ static void mark(struct sim *s, struct sim_end *e, uint8_t lane, bool turn_ends)
 	if (!number || q->snd - q->done >= SIM_RING || sim_chance(s, 5)) /* no room: asked for again */
 		return;
 	core_rma_marked(&e->rma, lane);
-	sim_qp_post(s, e, lane, (struct sim_msg){.type = SIM_WORD, .gen = q->gen, .seq = number, .packets = 1});
+	sim_qp_post(s, e, lane, (struct sim_msg){.type = SIM_WORD, .gen = q->gen, .seq = number,
+			.packets = 1});
 }
 
 static void post(struct sim *s, struct sim_end *e)
