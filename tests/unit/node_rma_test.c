@@ -156,6 +156,8 @@ static void large_message_refused_is_not_fetched_again(void **state)
 
 static char wrote[4 * PUTS]; /* 'p' a put, a digit: the ledger write of that number */
 static int post_err;
+static unsigned frames;
+static uint8_t frame_flags; /* of the last one */
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -163,6 +165,11 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 
 	(void)qp;
 	(void)bad;
+	if (wr->opcode == IBV_WR_SEND) {
+		frame_flags = ((struct wire_frame *)(uintptr_t)wr->sg_list->addr)->flags;
+		frames++;
+		return 0;
+	}
 	if (wr->wr.rdma.remote_addr != WORD_AT) {
 		strcat(wrote, "p");
 		return 0;
@@ -174,17 +181,18 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
-/* PUTS puts of 8 bytes on lane 0, whose peer wants its word written or does not. */
-static void puts_go(struct rig *g, bool want)
+static struct verbs v;
+static struct verbs_lane lane;
+
+/* Lane 0 is up; its peer wants its word written or does not. */
+static void lane_up(struct rig *g, bool want)
 {
 	static struct ibv_context ctx = {.ops.post_send = post_send};
 	static struct ibv_qp qp = {.context = &ctx};
 	static struct ibv_mr mr;
 	static uint8_t small[VERBS_SENDS * VERBS_SMALL];
-	static struct verbs v;
-	static struct verbs_lane lane;
-	static struct rma r[PUTS];
 
+	memset(&v, 0, sizeof(v));
 	lane = (struct verbs_lane){.v = &v, .rail = &v.rail[0], .qp = &qp, .connected = true, .mtu = 4096,
 		.small = small, .mem[0].mr = &mr, .word_at = WORD_AT, .wants_word = want};
 	g->n.vb = &v;
@@ -192,6 +200,16 @@ static void puts_go(struct rig *g, bool want)
 	g->l.rdma[0] = &lane;
 	g->l.core.lane[0].state = CORE_LANE_UP;
 	g->l.core.lane[0].usable = true;
+	g->l.core.active = 0;
+	wrote[0] = '\0';
+	frames = frame_flags = 0;
+}
+
+/* PUTS puts of 8 bytes. */
+static void puts_go(struct rig *g)
+{
+	static struct rma r[PUTS];
+
 	g->local.ok = g->im.ok = 1;
 	g->im.len = 1 << 20;
 	for (int i = 0; i < PUTS; i++) {
@@ -199,7 +217,6 @@ static void puts_go(struct rig *g, bool want)
 		r[i].next = i + 1 < PUTS ? &r[i + 1] : NULL;
 	}
 	g->l.rmas = r;
-	wrote[0] = '\0';
 	rma_pump(&g->l);
 }
 
@@ -207,7 +224,8 @@ static void no_byte_is_written_for_a_device_that_tells_the_truth(void **state)
 {
 	struct rig *g = *state;
 
-	puts_go(g, false);
+	lane_up(g, false);
+	puts_go(g);
 	assert_string_equal(wrote, "pppppppppppp");
 	rma_pump(&g->l);
 	assert_string_equal(wrote, "pppppppppppp");
@@ -217,7 +235,8 @@ static void a_ledger_write_comes_behind_each_batch_for_one_that_does_not(void **
 {
 	struct rig *g = *state;
 
-	puts_go(g, true);
+	lane_up(g, true);
+	puts_go(g);
 	assert_string_equal(wrote, "pppppppp1pppp2");
 	rma_pump(&g->l);
 	assert_string_equal(wrote, "pppppppp1pppp2");
@@ -227,14 +246,52 @@ static void a_ledger_write_that_found_no_room_is_posted_later(void **state)
 {
 	struct rig *g = *state;
 
+	lane_up(g, true);
 	post_err = ENOMEM;
-	puts_go(g, true);
+	puts_go(g);
 	assert_string_equal(wrote, "pppppppppppp");
 	post_err = 0;
 	rma_pump(&g->l);
 	assert_string_equal(wrote, "pppppppppppp1");
 	rma_pump(&g->l);
 	assert_string_equal(wrote, "pppppppppppp1");
+}
+
+/* Its self-test ended when the lane was up. */
+static void each_frame_of_a_lane_tells_that_the_word_is_wanted(void **state)
+{
+	static _Alignas(64) uint8_t table[sizeof(struct shm_table) + 2 * sizeof(struct shm_node)];
+	struct rig *g = *state;
+
+	lane_up(g, false);
+	g->n.table = (struct shm_table *)(void *)table;
+	g->n.links = &g->l;
+	link_dirty(&g->l);
+	link_turn(&g->n);
+	assert_in_range(frames, 1, 8); /* a sign of life */
+	assert_int_equal(frame_flags, 0);
+	v.rail[0].lies = true;
+	frames = 0;
+	g->n.now += 2000000000ull;
+	g->l.core.lane[0].posts = g->l.core.lane[0].plain = 0;
+	g->l.core.polled_at = g->n.now;
+	link_dirty(&g->l);
+	link_turn(&g->n);
+	assert_in_range(frames, 1, 8);
+	assert_int_equal(frame_flags, WIRE_FRAME_F_WORD);
+}
+
+static void a_frame_that_wants_the_word_gets_it(void **state)
+{
+	struct wire_frame f = {.type = WIRE_FRAME_ACK, .src_node = 1, .flags = WIRE_FRAME_F_WORD};
+	struct rig *g = *state;
+
+	lane_up(g, false);
+	f.lane_gen = g->l.core.lane[0].gen;
+	wire_frame_seal(&f, "");
+	link_verbs_ops.recv(&g->l, &lane, &f, sizeof(f));
+	puts_go(g);
+	assert_string_equal(wrote, "pppppppp1pppp2");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -249,6 +306,8 @@ int main(void)
 		TEST(large_message_refused_is_not_fetched_again),
 		TEST(no_byte_is_written_for_a_device_that_tells_the_truth),
 		TEST(a_ledger_write_comes_behind_each_batch_for_one_that_does_not),
+		TEST(each_frame_of_a_lane_tells_that_the_word_is_wanted),
+		TEST(a_frame_that_wants_the_word_gets_it),
 		TEST(a_ledger_write_that_found_no_room_is_posted_later),
 	};
 
