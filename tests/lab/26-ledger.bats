@@ -60,6 +60,7 @@ teardown() {
 	lab run n1 -- rm -f /etc/ld.so.preload /tmp/lie
 	lab undrop n0 0
 	lab restore n0 0
+	lab restore n1 0
 	lab run ctl -- scancel -u lab
 }
 
@@ -130,4 +131,24 @@ teardown() {
 	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
 	lab run n1 -- sh -c "cat /var/log/rcshare/$id/*.jsonl" |
 		jq -se '[.[] | select(.event == "selftest" and .ledger == "none")] | length == 2' >/dev/null
+}
+
+# Where the word does not reach they run again: with RCS_PUT_REPLAY that is allowed.
+@test "a cut cable under puts of all sizes, where the target's device lies" {
+	local before app=/opt/rcshare/apps/rcs_rma
+	lying ahead
+	start --kind put --region --replay --seconds 600
+	eventually 60 caught
+	before=$(rounds)
+	eventually 30 more_rounds "$before"
+	lab cut n1 0
+	eventually 30 has '.event == "ledger" and .lane == 0 and .by == "word"'
+	before=$(rounds)
+	eventually 30 more_rounds "$before"
+	lab restore n1 0
+	eventually 60 has '.event == "lane_back" and .lane == 0'
+	records
+	finish
+	wait "$srun"
+	grep -q '^rma: [1-9].* 0 lost, 0 doubled, 0 damaged, 0 wrong' "$out"
 }
