@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# Twelve cells of the failover matrix (`make lab-matrix` has all): each cause and each load at least once.
+# Twelve cells of the failover matrix (`make lab-matrix` has all): each cause and each load at least once,
+# the failures of a test one after the other in one job, whose start and end cost most.
 
 load helper
 
@@ -11,22 +12,17 @@ setup_file() {
 	syslog_start
 }
 
-one() { # CAUSE KIND RAILS
+one() { # CAUSE[+CAUSE]... KIND RAILS
 	# shellcheck source=tests/lab/cell.bash
 	. "$BATS_TEST_DIRNAME/cell.bash"
 	keep=$BATS_FILE_TMPDIR
 	cell "$@" || { cat "$keep/${SUITE:-bookworm}.$1.$2.$3"/*; return 1; }
 }
 
-@test "a cut cable, puts" { one cut put 2; }
-@test "a cut cable, atomics, one rail" { one cut atomic 1; }
-@test "a port down, gets" { one port get 2; }
-@test "a port down, messages, one rail" { one port message 1; }
-@test "silent loss one way, puts" { one loss-in put 2; }
-@test "silent loss one way, messages" { one loss-in message 2; }
-@test "silent loss both ways, all kinds" { one loss mixed 2; }
-@test "silent loss both ways, gets, one rail" { one loss get 1; }
-@test "a NIC removed and back, all kinds" { one nic mixed 2; }
-@test "a NIC removed and back, puts, one rail" { one nic put 1; }
-@test "a cable that flaps ten times, atomics" { one flap atomic 2; }
-@test "both rails at once, then one back, all kinds" { one both mixed 2; }
+@test "puts: a cut cable, silent loss one way, a port down" { one cut+loss-in+port put 2; }
+@test "messages, one rail and TCP: a port down, a cut cable" { one port+cut message 1; }
+@test "gets, one rail and TCP: silent loss both ways, a NIC removed and back" { one loss+nic get 1; }
+@test "atomics: a cable that flaps ten times, silent loss one way" { one flap+loss-in atomic 2; }
+@test "all kinds: silent loss both ways, a NIC removed and back, both rails at once and then one back" {
+	one loss+nic+both mixed 2
+}

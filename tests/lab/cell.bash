@@ -3,7 +3,9 @@
 # One cell of the failover matrix: a job of three nodes with one kind of load, one failure at n1, its end.
 # Sourced by `matrix` and 25-matrix.bats, inside a boot. $lab is the lab's script.
 #
-#	cell CAUSE KIND RAILS	prints the cell as JSON; status 0: its result is "ok"
+#	cell CAUSE[+CAUSE]... KIND RAILS	prints the cell as JSON; status 0: its result is "ok"
+#
+# Several causes are made one after the other in one job, and the JSON is of the last.
 #
 # The program's own checks decide, and that what should happen was seen to happen: the failover in n1's
 # event log, rounds of the load after it, the lane back. What does not come within $bound seconds is the
@@ -152,8 +154,12 @@ syslog_start() {
 }
 
 # A path that fails again and again is left alone for up to half a minute: here for two seconds.
-configure() { "$lab" run "$1" -- sh -c 'echo "{\"hold_down_max_ms\": 2000}" >/etc/rcshare/rcshare.conf'; }
-configure_no_more() { "$lab" run "$1" -- sh -c 'echo "{}" >/etc/rcshare/rcshare.conf'; }
+quick() { [[ $all == *flap* || $all == *+* ]]; }
+conf() { # NODE [MORE]: the lab's own settings, and more
+	"$lab" run "$1" -- sh -c "echo '{\"node_timeout_ms\": 20000${2:-}}' >/etc/rcshare/rcshare.conf"
+}
+configure() { conf "$1" ', "hold_down_max_ms": 2000'; }
+configure_no_more() { conf "$1"; }
 
 # ---- the cell ------------------------------------------------------------------------------------------
 
@@ -162,7 +168,7 @@ start() {
 	local try
 	local -a args=(--kind "$kind" --region --seconds 600)
 	# Nobody can tell what a device did that is gone: its puts may run again.
-	[[ $cause != nic ]] || args+=(--replay)
+	[[ $all != *nic* ]] || args+=(--replay)
 	for try in 1 2 3; do
 		reason=''
 		"$lab" run ctl -u lab -t 700 -e SLURM_PMIX_TIMEOUT=20 -e RCSHARE_LOG_LEVEL=info -- srun -J cell \
@@ -178,16 +184,15 @@ start() {
 	[[ -n $id ]] || { reason="no job in the queue"; return 1; }
 }
 
-run_cell() {
+# One failure and its end: the failover, rounds after it, the lane back, rounds after that.
+run_cause() {
 	local n before
-	within "both ports of n1" ports_up || return
-	[[ $cause != flap ]] || on_nodes configure || return
-	start || return
-	within "all lanes of n1" lanes_up || return
+	within "all lanes of n1 before $cause" lanes_up || return
+	seen=()
 	on_nodes events || true
 	for n in n0 n1 n2; do seen[$n]=$(wc -l <"$dir/events.$n"); done
 	before=$(rounds)
-	said "the failure is made"
+	said "the failure is made: $cause"
 	fail || { reason=${reason:-"the failure could not be made"}; return 1; }
 	within "the failover in n1's log" moved || return
 	before=$(rounds)
@@ -196,8 +201,20 @@ run_cell() {
 	within "the lane back" returned "$(back_rail)" || return
 	before=$(rounds)
 	within "rounds after the return" more_rounds "$before" || return
+	# the other one
+	[[ $cause != both ]] || "$lab" restore n1 $((1 - $(back_rail)))
+}
+
+run_cell() {
+	local n end
+	within "both ports of n1" ports_up || return
+	! quick || on_nodes configure || return
+	start || return
+	for cause in ${all//+/ }; do
+		run_cause || return
+	done
 	"$lab" run ctl -u lab -- scancel -s USR1 "$id"
-	local end=$((SECONDS + bound))
+	end=$((SECONDS + bound))
 	while kill -0 "$srun" 2>/dev/null; do
 		((SECONDS < end)) || { reason="not within $bound s: the job's end"; return 1; }
 		read -rt 0.1 <> <(:) || :
@@ -258,9 +275,9 @@ figures() {
 }
 
 cell() {
-	local cause=$1 kind=$2 rails=$3 id='' srun='' reason='' result=ok dir
+	local all=$1 cause=${1##*+} kind=$2 rails=$3 id='' srun='' reason='' result=ok dir
 	local -A seen=()
-	dir=$keep/${SUITE:-bookworm}.$cause.$kind.$rails
+	dir=$keep/${SUITE:-bookworm}.$all.$kind.$rails
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	: >"$dir/out"
@@ -271,9 +288,7 @@ cell() {
 		end_job
 		within "the daemons' end" nobody_left || true
 	fi
-	[[ $cause != flap ]] || on_nodes configure_no_more
-	# the other one
-	[[ $cause != both ]] || "$lab" restore n1 $((1 - $(back_rail)))
+	! quick || on_nodes configure_no_more
 	within "both ports of n1 at the end" ports_up || [[ $result != ok ]] || result=$reason
 	figures "$result"
 	[[ $result == ok ]] || return 1
