@@ -5,7 +5,9 @@
 #
 #	cell CAUSE[+CAUSE]... KIND RAILS	prints the cell as JSON; status 0: its result is "ok"
 #
-# Several causes are made one after the other in one job, and the JSON is of the last.
+# Several causes are made one after the other in one job, whose start and end cost most: a line of JSON
+# each. What is wrong at the job's end is so for all of them. One that fails is the last, and alone then:
+# of those before it nothing is known, as the program's checks come at the end.
 #
 # The program's own checks decide, and that what should happen was seen to happen: the failover in n1's
 # event log, rounds of the load after it, the lane back. What does not come within $bound seconds is the
@@ -201,6 +203,7 @@ run_cause() {
 	within "the lane back" returned "$(back_rail)" || return
 	before=$(rounds)
 	within "rounds after the return" more_rounds "$before" || return
+	figures >>"$dir/figures"
 	# the other one
 	[[ $cause != both ]] || "$lab" restore n1 $((1 - $(back_rail)))
 }
@@ -211,7 +214,7 @@ run_cell() {
 	! quick || on_nodes configure || return
 	start || return
 	for cause in ${all//+/ }; do
-		run_cause || return
+		run_cause || { figures >"$dir/figures"; return 1; }
 	done
 	"$lab" run ctl -u lab -- scancel -s USR1 "$id"
 	end=$((SECONDS + bound))
@@ -261,12 +264,12 @@ end_job() {
 figures() {
 	on_nodes events || true
 	jq -cs --arg suite "${SUITE:-bookworm}" --arg cause "$cause" --arg kind "$kind" --argjson rails "$rails" \
-		--arg result "$1" '
+		'
 		def ms: if . == null then null else . / 1e4 | round / 100 end;
 		[.[] | select(.event == "failover")] as $f |
 		[$f[] | select(.had_traffic and .lane != 4 and (.host == "n1" or .peer_host == "n1"))] as $worst |
 		[.[] | select(.event == "ledger")] as $l |
-		{suite: $suite, cause: $cause, kind: $kind, rails: $rails, result: $result,
+		{suite: $suite, cause: $cause, kind: $kind, rails: $rails, result: null,
 		 notice_ms: ([$worst[].notice_ns // empty] | max | ms),
 		 blackout_ms: ([$worst[].blackout_ns // empty] | max | ms),
 		 frames_resent: ([$f[].frames_resent] | add // 0),
@@ -275,7 +278,7 @@ figures() {
 }
 
 cell() {
-	local all=$1 cause=${1##*+} kind=$2 rails=$3 id='' srun='' reason='' result=ok dir
+	local all=$1 cause=${1%%+*} kind=$2 rails=$3 id='' srun='' reason='' result=ok dir
 	local -A seen=()
 	dir=$keep/${SUITE:-bookworm}.$all.$kind.$rails
 	rm -rf "$dir"
@@ -290,7 +293,8 @@ cell() {
 	fi
 	! quick || on_nodes configure_no_more
 	within "both ports of n1 at the end" ports_up || [[ $result != ok ]] || result=$reason
-	figures "$result"
+	[[ -s $dir/figures ]] || figures >"$dir/figures"
+	jq -c --arg result "$result" '.result = $result' "$dir/figures"
 	[[ $result == ok ]] || return 1
 	[[ -n ${CELL_KEEP:-} ]] || rm -rf "$dir"
 }
