@@ -69,11 +69,12 @@ both_links() {
 moved() {
 	case $cause in
 	both) both_links 'any(.event == "failover" and .to_rail == "tcp")' ;;
-	*) both_links 'any(.event == "failover" and .lane == 0)' ;;
+	flap) both_links 'any(.event == "failover" and .lane == 0)' ;;
+	*) last_of 0 failover ;;
 	esac
 }
-returned() { # RAIL
-	both_links "[.[] | select(.lane == $1 and (.event == \"failover\" or .event == \"lane_back\"))] | last.event == \"lane_back\""
+last_of() { # RAIL EVENT
+	both_links "[.[] | select(.lane == $1 and (.event == \"failover\" or .event == \"lane_back\"))] | last.event == \"$2\""
 }
 
 # on_nodes CMD...: CMD NODE for all nodes at once (a command in a busy guest takes half a second);
@@ -189,10 +190,11 @@ start() {
 # One failure and its end: the failover, rounds after it, the lane back, rounds after that.
 run_cause() {
 	local n before
-	within "all lanes of n1 before $cause" lanes_up || return
+	# counted first: a lane that a busy host takes down between the two is not missed
 	seen=()
 	on_nodes events || true
 	for n in n0 n1 n2; do seen[$n]=$(wc -l <"$dir/events.$n"); done
+	within "all lanes of n1 before $cause" lanes_up || return
 	before=$(rounds)
 	said "the failure is made: $cause"
 	fail || { reason=${reason:-"the failure could not be made"}; return 1; }
@@ -200,7 +202,7 @@ run_cause() {
 	before=$(rounds)
 	within "rounds after the failover" more_rounds "$before" || return
 	heal || { reason=${reason:-"it could not be healed"}; return 1; }
-	within "the lane back" returned "$(back_rail)" || return
+	within "the lane back" last_of "$(back_rail)" lane_back || return
 	before=$(rounds)
 	within "rounds after the return" more_rounds "$before" || return
 	figures >>"$dir/figures"
@@ -241,13 +243,14 @@ evidence() {
 		"$lab" run $n -- sh -c 'cat /var/log/messages; dmesg | tail -n 40' >"$dir/messages.$n" || true
 	done
 	[[ -n $srun ]] && kill -0 "$srun" 2>/dev/null || return 0
-	for n in n0 n1 n2; do
-		"$lab" run $n -t 20 -- rcshare status "$id" --json >"$dir/status.$n" 2>&1 || true
-		# shellcheck disable=SC2016
-		"$lab" run $n -t 60 -- sh -c 'for p in $(pgrep -x "rcshared|rcs_rma"); do
-			echo "== $p $(cat /proc/$p/comm)"; gdb -p $p -batch -ex "thread apply all bt" 2>/dev/null; done' \
-			>"$dir/stacks.$n" 2>&1 || true
-	done
+	on_nodes status || true
+	on_nodes stacks || true
+}
+status() { "$lab" run "$1" -t 20 -- rcshare status "$id" --json; }
+# shellcheck disable=SC2016
+stacks() {
+	"$lab" run "$1" -t 60 -- sh -c 'for p in $(pgrep -x "rcshared|rcs_rma"); do
+		echo "== $p $(cat /proc/$p/comm)"; gdb -p $p -batch -ex "thread apply all bt" 2>/dev/null; done'
 }
 
 end_job() {
