@@ -51,6 +51,7 @@ static struct {
 	bool refused; /* `require`, and it is not */
 	bool placed;
 	char message[700]; /* for the user, once there is a way to him */
+	char *nodelist;	   /* the job's, for the tasks: pmix_nodes */
 	uint32_t job, restart;
 } step;
 
@@ -229,6 +230,24 @@ static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 		spank_setenv(sp, PLUG_ENV_EAGER, opt->eager ? "1" : "0", 1);
 }
 
+/*
+ * Slurm's PMIx plugin takes a rank's node as a position among the step's nodes, and sends the
+ * question for its data to the node at that position among the job's (22.05 to 26.05: pmixp_dmdx.c,
+ * pmixp_nspace_resolve; pmixp_server.c, pmixp_info_job_host). In a step on some of the nodes such
+ * a PMIx_Get waits in vain. It reads the job's list once, before the tasks start: until then it is
+ * the step's.
+ */
+static void pmix_nodes(spank_t sp)
+{
+	static char job[PLUG_HOSTLIST_MAX], part[PLUG_HOSTLIST_MAX];
+
+	if (!job_env(sp, "SLURM_JOB_NODELIST", job, sizeof(job)) ||
+		!job_env(sp, "SLURM_STEP_NODELIST", part, sizeof(part)) || strcmp(job, part) == 0)
+		return;
+	step.nodelist = job;
+	spank_setenv(sp, "SLURM_JOB_NODELIST", part, 1);
+}
+
 /* The step's nodes, expanded; the caller frees *out. NULL: Slurm does not tell, or no memory. */
 static const char *step_nodes(spank_t sp, char **out)
 {
@@ -308,8 +327,10 @@ static void step_begin(spank_t sp)
 	step_env(sp, &opt, stepid);
 	if (rc)
 		step_without(&opt, &err);
-	if (step.uses)
+	if (step.uses) {
 		step_notify(sp, &opt, stepid);
+		pmix_nodes(sp);
+	}
 }
 
 /* --- slurmd's prolog ---------------------------------------------------------------------------
@@ -409,9 +430,10 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 
 int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
-	(void)sp;
 	(void)ac;
 	(void)av;
+	if (step.nodelist)
+		spank_setenv(sp, "SLURM_JOB_NODELIST", step.nodelist, 1);
 	if (step.refused)
 		_exit(1);
 	return 0;
