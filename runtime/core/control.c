@@ -45,8 +45,9 @@ void core_ctrl_dead(const struct core_link *l, struct core_ctrl *c, uint8_t lane
 
 	core_ctrl_fill(l, c, CORE_CTRL_LANE_DEAD, lane, gen);
 	c->reason = ln->gen == gen ? ln->reason : CORE_R_NONE;
+	c->flags = ln->gen == gen ? ln->dead_flags : 0;
 	if (ln->mine.valid && ln->mine.gen == gen) {
-		c->flags = CORE_CTRL_F_FENCED | told_flag(ln->mine.told);
+		c->flags |= CORE_CTRL_F_FENCED | told_flag(ln->mine.told);
 		c->psn = ln->mine.number;
 	}
 }
@@ -225,11 +226,15 @@ static void rx_dead(struct core_link *l, uint8_t on, const struct core_ctrl *c, 
 		/* A connect under way is another connection's; its generation is not known yet. */
 	} else if (c->gen >= ln->gen) {
 		core_lane_kill(l, c->lane, request ? CORE_R_REQUEST : CORE_R_PEER, now);
+		if (c->reason == CORE_R_PORT || c->reason == CORE_R_DEVICE)
+			ln->ud.first = false; /* its WANT will say when */
 		if (c->gen > ln->gen && ln->state == CORE_LANE_DOWN)
 			ln->gen = c->gen; /* an OPEN_REQ of it may still be on its way */
 	}
-	if (ln->fo_open && ln->fo.gen == c->gen && c->reason != CORE_R_PEER)
+	if (ln->fo_open && ln->fo.gen == c->gen && c->reason != CORE_R_PEER) {
 		ln->fo.peer_reason = c->reason;
+		ln->fo.peer_flags = c->flags;
+	}
 	if (c->gen >= ln->dead_gen && ln->state != CORE_LANE_UP) {
 		ln->heard = true;
 		core_final_count(l, c->lane, c->count);
@@ -283,6 +288,7 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 	case CORE_CTRL_WANT:
 		if (core_initiator(l) && ln->state == CORE_LANE_DOWN) {
 			ln->naks = 0;
+			ln->ud.first = ln->ud.now = false; /* its port came back: it is no silent path */
 			ln->open_at = core_max(now, ln->hold_at);
 		}
 		break;
@@ -295,6 +301,7 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 	case CORE_CTRL_PONG:
 		if (c->token && c->token == ln->asked_token && c->gen == ln->gen) {
 			ln->answered = true;
+			ln->ud.sure = ln->ud.ping_sent >= CORE_UD_LOST;
 			ln->asked_token = 0;
 		}
 		break;

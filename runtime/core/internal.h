@@ -30,6 +30,12 @@
 #define CORE_ACK_TOKENS   4u
 #define CORE_ACK_TOKEN_NS 50000000ull
 
+/* Probes: that many unanswered ones say that the path is silent; the first ones of a generation, and those
+ * before an opening, are tried so often; so many rounds in vain, then the lane is opened without. */
+#define CORE_UD_LOST   3u
+#define CORE_UD_TRIES  4u
+#define CORE_UD_ROUNDS 3u
+
 /* What a frame counts for, among bytes. */
 #define CORE_FRAME_BYTES 4096u
 
@@ -70,6 +76,7 @@ void core_ack_force(struct core_link *l, uint64_t now);
 uint8_t core_lane_best(const struct core_link *l);
 bool core_lane_draining(const struct core_link *l);
 void core_lane_kill(struct core_link *l, uint8_t lane, enum core_reason why, uint64_t now);
+uint64_t core_hold_of(const struct core_link *l, uint8_t lane, uint32_t fails);
 void core_lane_down(struct core_link *l, uint8_t lane, uint64_t now);
 void core_lane_open(struct core_link *l, uint8_t lane, uint64_t now);
 bool core_lane_spoke(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
@@ -93,5 +100,13 @@ void core_stall_tick(struct core_link *l, uint64_t now);
 void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
 void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
 void core_stall_overslept(struct core_link *l, uint64_t late);
+
+/* probe.c */
+bool core_probe_lost(const struct core_lane *ln);
+uint64_t core_probe_due(const struct core_link *l, uint8_t lane);
+uint64_t core_probe_gap(const struct core_link *l);
+void core_probe_reset(struct core_link *l, uint8_t lane);
+bool core_probe_first(struct core_link *l, uint8_t lane, uint64_t now);
+bool core_probe_act(struct core_link *l, uint8_t lane, struct core_act *a, uint64_t now);
 
 #endif

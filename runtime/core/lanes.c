@@ -35,7 +35,7 @@ bool core_lane_draining(const struct core_link *l)
 		place(l, best) < place(l, l->active);
 }
 
-static uint64_t hold_of(const struct core_link *l, uint8_t lane, uint32_t fails)
+uint64_t core_hold_of(const struct core_link *l, uint8_t lane, uint32_t fails)
 {
 	uint64_t hold, most;
 
@@ -66,7 +66,11 @@ static void failover_begin(struct core_link *l, uint8_t lane, enum core_reason w
 	ln->fo.lane = lane;
 	ln->fo.to_lane = CORE_LANE_NONE;
 	ln->fo.reason = (uint8_t)why;
+	ln->fo.asked = ln->asked_at;
 	ln->fo.answered = ln->answered;
+	ln->fo.probe = ln->ud.answered	     ? CORE_PROBE_ANSWERED :
+		       core_probe_lost(ln) ? CORE_PROBE_LOST :
+					     CORE_PROBE_NONE;
 	ln->fo.had_traffic = l->active == lane;
 	ln->fo.gen = ln->gen;
 	ln->fo.last_good_ns = ln->progress_at;
@@ -82,14 +86,16 @@ static void hold_down(struct core_link *l, uint8_t lane, enum core_reason why, b
 	struct core_lane *ln = &l->lane[lane];
 	uint64_t hold;
 
+	ln->ud.first = ln->ud.ever && (why == CORE_R_SILENT || why == CORE_R_COMPLETION || why == CORE_R_PEER);
+	ln->ud.now = false;
 	if (why == CORE_R_REQUEST) { /* the lane is well, a request was not */
 		ln->open_at = ln->hold_at = now;
 		return;
 	}
-	if (was_up && now - ln->up_at >= hold_of(l, lane, ln->fails))
+	if (was_up && now - ln->up_at >= core_hold_of(l, lane, ln->fails))
 		ln->fails = 0;
 	ln->fails++;
-	hold = hold_of(l, lane, ln->fails);
+	hold = core_hold_of(l, lane, ln->fails);
 	ln->hold_at = now + hold;
 	ln->open_at = ln->hold_at;
 	if (lane == CORE_LANE_TCP && !core_initiator(l))
@@ -111,6 +117,10 @@ void core_lane_kill(struct core_link *l, uint8_t lane, enum core_reason why, uin
 		ln->dead_gen = ln->gen;
 	}
 	ln->reason = (uint8_t)why;
+	ln->dead_flags = 0;
+	if (why == CORE_R_SILENT || why == CORE_R_COMPLETION)
+		ln->dead_flags = (ln->asked_at && !ln->answered ? CORE_CTRL_F_MUTE : 0) |
+				 (ln->ud.answered ? CORE_CTRL_F_ECHO : 0);
 	if (was_up)
 		failover_begin(l, lane, why, now);
 	hold_down(l, lane, why, was_up, now);
@@ -213,6 +223,7 @@ void core_lane_open(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->act_open = true;
 	ln->act_close = false;
 	ln->early = ln->connecting = ln->connected = false;
+	ln->ud.now = false;
 	ln->open.type = 0;
 	ln->tries = 0;
 	ln->ctrl_at = now;
@@ -227,6 +238,7 @@ static void lane_up(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->up_at = ln->progress_at = now;
 	ln->asked_at = 0;
 	ln->answered = false;
+	ln->ud = (struct core_ud){.ever = ln->ud.ever, .floor = l->token};
 	ln->posts = ln->plain = 0;
 	ln->bytes = ln->pace = 0;
 	ln->naks = 0;

@@ -48,6 +48,11 @@
  * in a row up to `hold_max_ns` and forgotten after the lane has been well for as long. It becomes
  * usable for data after `probes` ACK frames on it completed. Traffic moves to a better lane only
  * when all frames sent on the old one are acknowledged: order needs nothing more.
+ *
+ * Probes: datagrams on a lane's rail, carried and answered by the daemons (CORE_ACT_PROBE). The first ones
+ * of a generation find out whether they work there; from then on silence says something about the path.
+ * They ask before a lane without completions is given up, and before a queue pair is made on a path that
+ * was silent. An answer never saves a lane from `stall_hard_ns`.
  */
 #ifndef RCS_CORE_LINK_H
 #define RCS_CORE_LINK_H
@@ -133,7 +138,11 @@ struct core_ctrl { /* payload of a WIRE_FRAME_CTRL frame, little-endian, 96 byte
 #define CORE_CTRL_F_FENCED 0x1u /* LANE_DEAD: nothing executes on the lane any more: the report */
 #define CORE_CTRL_F_KNOWN  0x2u /* ... and psn is what the queue pair expects next */
 #define CORE_CTRL_F_WORD   0x4u /* ... or not, and psn is what stands in the ledger word */
+#define CORE_CTRL_F_MUTE   0x8u /* LANE_DEAD, no progress: you did not answer elsewhere either */
+#define CORE_CTRL_F_ECHO   0x10u /* ... though you answered a probe on the rail */
 _Static_assert(sizeof(struct core_ctrl) == 96, "layout");
+
+enum core_probe { CORE_PROBE_NONE, CORE_PROBE_LOST, CORE_PROBE_ANSWERED };
 
 /* A failover as the log wants it; times are of the caller's clock. */
 struct core_failover {
@@ -141,7 +150,9 @@ struct core_failover {
 	uint8_t reason;
 	uint8_t peer_reason; /* what the peer said of this death; CORE_R_NONE: nothing, or it learned it
 			      * from us */
-	bool answered;	     /* SILENT: the peer answered by another lane */
+	bool asked, answered; /* the peer was asked by another lane; it answered */
+	uint8_t probe;	      /* enum core_probe: what the last doubt about the lane found */
+	uint8_t peer_flags;   /* of its LANE_DEAD */
 	bool had_traffic;     /* the lane carried our data when it died */
 	uint32_t gen;
 	uint32_t resent;      /* frames */
@@ -170,6 +181,8 @@ enum core_act_type {
 	CORE_ACT_FAILOVER, /* failover record complete */
 	CORE_ACT_LANE_BACK, /* lane carries or may carry data again after a failure */
 	CORE_ACT_REPORT, /* what was held of lane, gen can be settled (core_rma_settle): told, number */
+	CORE_ACT_PROBE,	      /* send a datagram with token (seq) on lane's rail, and look at its port; the
+			       * answer is core_link_probe_answered(). It may be lost */
 	CORE_ACT_UNREACHABLE, /* no usable lane for unreachable_ns */
 	CORE_ACT_REACHABLE,
 };
@@ -201,6 +214,20 @@ struct core_report {
 	uint32_t gen, number;
 };
 
+/* Probes of a lane. */
+struct core_ud {
+	bool ever, works; /* one was answered; one of this generation */
+	bool answered;	  /* in this doubt */
+	bool sure;	  /* the peer answered elsewhere after CORE_UD_LOST of this doubt were lost */
+	bool first, now;  /* must be answered before the lane is opened; that is going on */
+	uint8_t sent;	  /* of this doubt, of this generation's first ones, or before opening */
+	uint8_t ping_sent; /* ... when the last PING went */
+	uint8_t left;	   /* answers that are missing before opening */
+	uint8_t rounds;	   /* in vain */
+	uint64_t at;	   /* of the last */
+	uint64_t floor;	   /* answers to older ones do not count */
+};
+
 struct core_lane {
 	uint8_t state;	/* enum core_lane_state */
 	uint8_t reason; /* of its last death */
@@ -229,6 +256,8 @@ struct core_lane {
 	uint64_t bytes;	      /* posted and not completed */
 	uint64_t pace;	      /* ns for 64 KiB, as lately seen */
 	uint64_t asked_at, asked_token;
+	struct core_ud ud;
+	uint8_t dead_flags; /* of our LANE_DEAD: CORE_CTRL_F_MUTE, F_ECHO */
 	struct core_ctrl open;	 /* what is repeated while opening; type 0: not made yet */
 	struct core_ctrl remote; /* the peer's OPEN_REQ or OPEN_ACK */
 	bool act_open, act_connect, act_fence, act_close; /* to be given out */
@@ -327,6 +356,8 @@ void core_link_connected(struct core_link *l, uint8_t lane, uint32_t gen, uint64
 void core_link_lane_up(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum core_reason why,
 	uint64_t now);
+/* The peer answered a probe. */
+void core_link_probe_answered(struct core_link *l, uint8_t lane, uint64_t token, uint64_t now);
 /* Before core_link_fenced: what the fenced queue pair tells (core_tell). Without it: nothing. */
 void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, enum core_told told,
 	uint32_t number);

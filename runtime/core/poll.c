@@ -19,7 +19,7 @@ static uint64_t open_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (!l->wanted || !ln->local_ok || ln->state != CORE_LANE_DOWN || ln->hold)
+	if (!l->wanted || !ln->local_ok || ln->state != CORE_LANE_DOWN || ln->hold || ln->ud.now)
 		return CORE_NEVER;
 	if (lane != CORE_LANE_TCP && (lane >= l->cfg.rails || !core_initiator(l) || !path_up(l)))
 		return CORE_NEVER;
@@ -105,7 +105,7 @@ static void tick(struct core_link *l, uint64_t now)
 	core_stall_tick(l, now);
 	core_ack_tick(l, now);
 	for (uint8_t i = 0; i < CORE_LANES; i++) {
-		if (open_due(l, i) <= now)
+		if (open_due(l, i) <= now && !core_probe_first(l, i, now))
 			core_lane_open(l, i, now);
 		if (close_due(l, i) <= now)
 			l->lane[i].act_close = true;
@@ -252,6 +252,7 @@ static bool ctrl_act(struct core_link *l, uint8_t i, uint32_t can_send, struct c
 		ln->asked_token = ++l->token;
 		core_ctrl_fill(l, &a->ctrl, CORE_CTRL_PING, i, ln->gen);
 		a->ctrl.token = ln->asked_token;
+		ln->ud.ping_sent = ln->ud.sent;
 	}
 	ln->tries++;
 	ctrl_out(l, a, on, now);
@@ -340,6 +341,9 @@ enum core_act_type core_link_poll(struct core_link *l, uint32_t can_send, uint64
 	act->reason = 0;
 	act->gen = 0;
 	act->lane = CORE_LANE_NONE;
+	for (uint8_t i = 0; i < l->cfg.rails; i++)
+		if (core_probe_act(l, i, act, now))
+			return act->type;
 	if (link_act(l, act) || reply_act(l, can_send, act, now))
 		return act->type;
 	for (uint8_t i = 0; i < CORE_LANES; i++)
@@ -375,6 +379,7 @@ uint64_t core_link_deadline(const struct core_link *l)
 		earliest(l, &least, core_hold_due(l, i));
 		earliest(l, &least, core_stall_ask_due(l, i));
 		earliest(l, &least, core_stall_verdict_due(l, i));
+		earliest(l, &least, core_probe_due(l, i));
 	}
 	return least;
 }

@@ -2,7 +2,9 @@
 /*
  * Doubt about an RC lane whose completions stay away. Ask the peer over another lane first: an
  * answer proves it alive, so the lane is at fault; no answer may be a busy or dead peer, and the
- * lane is given up only much later. A socket's progress is the kernel's business.
+ * lane is given up only much later. Probes ask on the rail itself: where they worked before and several
+ * stay unanswered by a peer that answers elsewhere meanwhile, the path is silent, and waiting longer brings
+ * nothing. A socket's progress is the kernel's business.
  */
 #include "core/internal.h"
 
@@ -23,7 +25,7 @@ uint64_t core_stall_ask_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (!doubtful(l, lane) || ln->answered)
+	if (!doubtful(l, lane) || (ln->answered && (!core_probe_lost(ln) || ln->ud.sure)))
 		return CORE_NEVER;
 	return core_max(ln->progress_at, ln->asked_at) + l->cfg.stall_ask_ns;
 }
@@ -41,11 +43,27 @@ static uint64_t allowance(const struct core_link *l, const struct core_lane *ln)
 uint64_t core_stall_verdict_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
+	uint64_t since = ln->progress_at + allowance(l, ln), due;
 
 	if (!doubtful(l, lane) || !(ln->answered || other_up(l, lane)))
 		return CORE_NEVER;
-	return ln->progress_at + allowance(l, ln) +
-	       (ln->answered ? l->cfg.stall_hard_ns : l->cfg.stall_max_ns);
+	due = since + (ln->answered ? l->cfg.stall_hard_ns : l->cfg.stall_max_ns);
+	if (ln->ud.sure && core_probe_lost(ln))
+		due = core_min(due, core_max(ln->ud.at + core_probe_gap(l),
+			since + (l->cfg.stall_ask_ns + l->cfg.stall_hard_ns) / 2));
+	return due;
+}
+
+/* The doubt is over, or begins. */
+static void certain(struct core_link *l, uint8_t lane, uint64_t now)
+{
+	struct core_lane *ln = &l->lane[lane];
+
+	ln->progress_at = now;
+	ln->asked_at = 0;
+	ln->asked_token = 0;
+	ln->answered = false;
+	core_probe_reset(l, lane);
 }
 
 void core_stall_tick(struct core_link *l, uint64_t now)
@@ -68,10 +86,7 @@ void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint
 		ln->pace = took > ln->pace ? (ln->pace + took) / 2 : ln->pace - ln->pace / 16;
 	}
 	ln->bytes -= core_min(ln->bytes, bytes);
-	ln->progress_at = now;
-	ln->asked_at = 0;
-	ln->asked_token = 0;
-	ln->answered = false;
+	certain(l, lane, now);
 }
 
 void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now)
@@ -79,12 +94,8 @@ void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64
 	struct core_lane *ln = &l->lane[lane];
 
 	ln->bytes += bytes;
-	if (!ln->posts++) {
-		ln->progress_at = now;
-		ln->asked_at = 0;
-		ln->asked_token = 0;
-		ln->answered = false;
-	}
+	if (!ln->posts++)
+		certain(l, lane, now);
 }
 
 /*
@@ -97,5 +108,6 @@ void core_stall_overslept(struct core_link *l, uint64_t late)
 		l->lane[i].progress_at += late;
 		if (l->lane[i].asked_at)
 			l->lane[i].asked_at += late;
+		l->lane[i].ud.at += late;
 	}
 }

@@ -66,6 +66,8 @@ void sim_qp_post(struct sim *s, struct sim_end *e, uint8_t lane, struct sim_msg 
 		sim_fail(s, "end %d lane %d: send queue overrun", e->id, lane);
 		return;
 	}
+	for (int i = 0; i < 2 && s->lossy && !tcp(lane) && sim_chance(s, 3); i++)
+		t += 60 * MS + sim_below(s, 20 * MS);
 	if (t < q->last_arrival)
 		t = q->last_arrival;
 	q->last_arrival = t;
@@ -227,6 +229,18 @@ void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n)
 		return;
 	q->cmp = n;
 	sim_node_wake(s, e, s->now + sim_below(s, 5 * US));
+}
+
+/* A datagram: it arrives once, or not. */
+void sim_probe(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t token, bool answer)
+{
+	struct sim_end *pe = other(s, e);
+
+	if (!sim_path(s, e, lane) || sim_chance(s, 10) || pe->as_n > SIM_ASYNC / 2)
+		return;
+	sim_async_at(s, pe, s->now + 2 * US + sim_below(s, s->delay_max[lane]),
+		(struct sim_async){ .type = answer ? SIM_AS_PROBED : SIM_AS_PROBE, .lane = lane,
+			.gen = token });
 }
 
 void sim_tcp_connect(struct sim *s, struct sim_end *e, uint32_t gen)

@@ -103,6 +103,12 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 	case SIM_AS_FENCED:
 		sim_rma_fenced(s, e, as->lane, as->gen);
 		break;
+	case SIM_AS_PROBE:
+		sim_probe(s, e, as->lane, as->gen, true);
+		break;
+	case SIM_AS_PROBED:
+		core_link_probe_answered(l, as->lane, as->gen, s->now);
+		break;
 	case SIM_AS_DEPTH:
 		core_link_depth_done(l, s->now);
 		break;
@@ -354,6 +360,9 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 				e->qp[i].depth = a->depth;
 		sim_async_at(s, e, s->now + sim_below(s, MS),
 			(struct sim_async){ .type = SIM_AS_DEPTH });
+		break;
+	case CORE_ACT_PROBE:
+		sim_probe(s, e, a->lane, (uint32_t)a->seq, false);
 		break;
 	case CORE_ACT_REPORT:
 		sim_rma_report(s, e, a);

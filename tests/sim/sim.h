@@ -77,6 +77,8 @@ enum sim_async_type {
 	SIM_AS_ACCEPT,	  /* a TCP connection came in */
 	SIM_AS_TCP_READY, /* ours was accepted */
 	SIM_AS_WANT,
+	SIM_AS_PROBE,	/* the peer's datagram came in; gen is its token */
+	SIM_AS_PROBED,	/* ... and its answer */
 };
 
 struct sim_async {
@@ -140,6 +142,7 @@ struct sim {
 	struct core_cfg cfg;
 	int nodes, pairs, ends;
 	bool calm; /* nothing fails: nothing may die */
+	bool lossy; /* packets are lost, and repaired by the NICs */
 	struct sim_end *end;
 	uint64_t busy_until[SIM_NODES];
 	uint32_t busy_odds;
@@ -183,6 +186,7 @@ void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane);
 void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n);
 void sim_qp_break(struct sim *s, struct sim_end *e, uint8_t lane, enum core_reason why,
 	uint64_t delay);
+void sim_probe(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t token, bool answer);
 void sim_tcp_connect(struct sim *s, struct sim_end *e, uint32_t gen);
 void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid);
 
