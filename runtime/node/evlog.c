@@ -346,11 +346,21 @@ static const char *verdict(const struct core_failover *f)
 		return "remote port";
 	switch (f->reason) {
 	case CORE_R_SILENT:
-		return f->answered ? "path" : "peer dead or busy";
 	case CORE_R_COMPLETION:
-		return "path";
+		if (f->probe == CORE_PROBE_ANSWERED)
+			return "queue pair";
+		if (!f->asked || f->answered)
+			return "path";
+		/* traffic flows again: it had no time for us */
+		return f->had_traffic && f->progress_ns ? "peer busy" : "peer dead or busy";
 	case CORE_R_PEER:
-		return f->peer_reason == CORE_R_REQUEST ? "request" : "path";
+		if (f->peer_reason == CORE_R_REQUEST)
+			return "request";
+		return f->peer_flags & CORE_CTRL_F_ECHO ? "queue pair" :
+		       f->peer_flags & CORE_CTRL_F_MUTE ? "this node busy" :
+							  "path";
+	case CORE_R_CLOSE: /* the members decided so */
+		return "peer dead";
 	case CORE_R_REQUEST:
 		return "request";
 	case CORE_R_SOCKET:
@@ -373,6 +383,9 @@ int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer
 	json_object_set_new(o, "reason", json_string(core_reason_name((enum core_reason)f->reason)));
 	json_object_set_new(o, "noticed_by", json_string(noticed_by(f->reason)));
 	json_object_set_new(o, "verdict", json_string(verdict(f)));
+	json_object_set_new(o, "peer_answered", f->asked ? json_boolean(f->answered) : json_null());
+	json_object_set_new(o, "probe", f->probe == CORE_PROBE_NONE ? json_null() :
+		json_string(f->probe == CORE_PROBE_LOST ? "lost" : "answered"));
 	json_object_set_new(o, "had_traffic", json_boolean(f->had_traffic));
 	json_object_set_new(o, "frames_resent", json_integer(f->resent));
 	if (f->noticed_ns && f->noticed_ns <= mono) {

@@ -94,6 +94,8 @@ void link_free(struct link *l)
 	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->rdma[r])
 			verbs_lane_close(l->rdma[r]);
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
+		verbs_target_free(l->target[r]);
 	if (l->vbuf)
 		verbs_buf_free(l->vbuf);
 	else
@@ -333,6 +335,7 @@ static void act_connect(struct link *l, const struct core_act *a)
 		core_link_lane_error(&l->core, a->lane, a->gen, CORE_R_SETUP, l->n->now);
 		return;
 	}
+	probe_learn(l, a->lane);
 	core_link_connected(&l->core, a->lane, a->gen, l->n->now);
 }
 
@@ -515,6 +518,9 @@ static void turn(struct link *l)
 		case CORE_ACT_DEPTH:
 			act_depth(l, a.depth);
 			break;
+		case CORE_ACT_PROBE:
+			probe_ask(l, a.lane, a.seq);
+			break;
 		case CORE_ACT_REPORT:
 			rma_report(l, &a);
 			break;
@@ -586,6 +592,9 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 			struct core_ctrl c;
 
 			memcpy(&c, payload, sizeof(c));
+			/* asked about a lane: is it our port? */
+			if (c.type == CORE_CTRL_PING && c.lane < n->rails)
+				verbs_rail_check(n->vb, c.lane);
 			core_link_rx_ctrl(&l->core, lane, gen, &c, n->now);
 		}
 		return;
@@ -731,4 +740,5 @@ const struct verbs_ops link_verbs_ops = {
 	.fenced = on_fenced,
 	.rail = on_rail,
 	.ledger = on_ledger,
+	.datagram = probe_receive,
 };

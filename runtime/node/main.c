@@ -409,12 +409,16 @@ static void async_ready(struct node *n, struct watch *w, uint32_t events)
 /* Device files come and go with their devices. */
 static void verbs_watch(struct node *n)
 {
-	static struct watch w[2 * WIRE_RAILS_MAX];
+	static struct watch w[2 * WIRE_RAILS_MAX], carrier = {.ready = async_ready};
 	static unsigned have, version = ~0u;
 	int fds[2 * WIRE_RAILS_MAX];
 
 	if (!n->vb || version == verbs_fds_version(n->vb))
 		return;
+	if (version == ~0u && verbs_carrier_fd(n->vb) >= 0) {
+		carrier.fd = verbs_carrier_fd(n->vb);
+		node_watch(n, &carrier, EPOLLIN);
+	}
 	version = verbs_fds_version(n->vb);
 	/* verbs.c owns and closes them; closing takes a file out of epoll by itself */
 	for (unsigned i = 0; i < have; i++)
@@ -565,6 +569,8 @@ int main(int argc, char **argv)
 	node_watch(&n, &sig, EPOLLIN);
 	node_log(&n, CONFIG_LOG_INFO, "job %u.%u node %u of %u, %u rails%s%s", n.o.job, n.o.restart,
 		n.o.self, n.o.nodes, n.rails, n.rails ? "" : ": ", n.rails ? "" : n.verbs_why);
+	if (n.rails && verbs_carrier_fd(n.vb) < 0)
+		node_log(&n, CONFIG_LOG_INFO, "no netlink here: carriers are known by the devices' events alone");
 	say(&n, "%s\n", "ready");
 	loop(&n);
 	node_log(&n, CONFIG_LOG_INFO, "job %u.%u ends: %s", n.o.job, n.o.restart, n.stop_why);

@@ -166,6 +166,7 @@ struct link {
 	size_t bl_head, bl_tail, bl_cap;
 	struct verbs_lane *rdma[CORE_RAILS_MAX];
 	uint32_t rdma_gen[CORE_RAILS_MAX];
+	struct verbs_target *target[CORE_RAILS_MAX]; /* for probes; NULL: none */
 	struct tcp_lane tcp;
 	struct sockaddr_storage addr; /* of the peer's daemon; ss_family 0: not known */
 	bool dirty; /* core wants polling */
@@ -288,6 +289,10 @@ extern const struct verbs_ops link_verbs_ops;
 /* find.c: daemons that nobody has named, by the name of their node and the ports of the job */
 void find_link(struct link *l); /* again and again until there is a connection */
 void find_end(struct link *l);
+/* probe.c */
+void probe_learn(struct link *l, uint8_t lane); /* the lane has just been connected */
+void probe_ask(struct link *l, uint8_t lane, uint64_t token);
+void probe_receive(void *arg, unsigned rail, const void *data, size_t len);
 
 /* tcp.c */
 #define TCP_PORTS 8u /* a daemon listens on the first of these that is free, if any is */

@@ -34,6 +34,7 @@ int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv
 	uint32_t *type)
 {
 	int best = -1, best_rank = -1;
+	unsigned ndev = 0;
 
 	r->gids_n = (int)ibv_query_gid_table(r->ctx, r->gids, r->gids_max, 0);
 	for (int i = 0; i < r->gids_n; i++) {
@@ -57,7 +58,15 @@ int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv
 			best = (int)e->gid_index;
 			*gid = e->gid;
 			*type = e->gid_type;
+			ndev = e->ndev_ifindex;
 		}
+	}
+	/* what an IPoIB interface says is not said of the port */
+	if (port->link_layer != IBV_LINK_LAYER_ETHERNET)
+		ndev = 0;
+	if (ndev != r->ndev) {
+		r->ndev = ndev;
+		r->carrier = verbs_carrier_now(r);
 	}
 	return best >= 0 ? best : -EADDRNOTAVAIL;
 }
@@ -71,11 +80,12 @@ static bool port_active(struct rail *r)
 	uint32_t type;
 
 	return r->ctx && !ibv_query_port(r->ctx, (uint8_t)r->port, &port) &&
-		port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0;
+		port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0 && r->carrier;
 }
 
 static void rail_close(struct rail *r)
 {
+	verbs_ud_close(r);
 	if (r->cq) {
 		ibv_ack_cq_events(r->cq, r->cq_events);
 		r->cq_events = 0;
@@ -90,6 +100,8 @@ static void rail_close(struct rail *r)
 	free(r->gids);
 	r->gids = NULL;
 	r->cq_used = 0;
+	r->ndev = 0;
+	r->carrier = true;
 	r->armed = false;
 	r->wc_n = 0;
 	r->cq = NULL;
@@ -178,6 +190,7 @@ int verbs_rail_open(struct rail *r)
 		}
 	}
 	r->epoch++;
+	verbs_ud_open(r);
 	snprintf(r->ledger_why, sizeof(r->ledger_why), "%s",
 		r->v->cfg.selftest ? "not tested yet" : "selftest is off in the configuration");
 	return 0;
@@ -224,7 +237,7 @@ void verbs_rail_gone(struct rail *r, const char *detail)
 	v->ops.rail(v->ops.arg, at, false, CORE_R_DEVICE, detail);
 }
 
-static void rail_look(struct rail *r, const char *detail)
+void verbs_rail_look(struct rail *r, const char *detail)
 {
 	struct verbs *v = r->v;
 	unsigned at = (unsigned)(r - v->rail);
@@ -239,13 +252,15 @@ static void rail_look(struct rail *r, const char *detail)
 		verbs_rail_gone(r, "the device was removed");
 		return;
 	}
-	ok = port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0;
+	ok = port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0 && r->carrier;
 	for (struct verbs_lane *l = v->lanes; l && ok && r->ok; l = l->next)
 		if (l->r == at)
 			verbs_lane_moved(l, &port);
 	if (ok == r->ok)
 		return;
 	r->ok = ok;
+	if (ok)
+		verbs_ud_mend(r);
 	r->tests = 0; /* what a port spoiled by going down is tried again */
 	v->ops.rail(v->ops.arg, at, ok, ok ? CORE_R_NONE : CORE_R_PORT, detail);
 }
@@ -262,14 +277,16 @@ static void async_event(struct rail *r, enum ibv_event_type t, struct verbs_lane
 	case IBV_EVENT_LID_CHANGE:
 	case IBV_EVENT_PKEY_CHANGE:
 	case IBV_EVENT_GID_CHANGE:
-		rail_look(r, ibv_event_type_str(t));
+		verbs_rail_look(r, ibv_event_type_str(t));
 		break;
 	case IBV_EVENT_QP_FATAL:
-		verbs_lane_broke(l, CORE_R_COMPLETION, ibv_event_type_str(t));
+		if (l)
+			verbs_lane_broke(l, CORE_R_COMPLETION, ibv_event_type_str(t));
 		break;
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR: /* a request of the peer that must not be */
-		verbs_lane_broke(l, CORE_R_REQUEST, ibv_event_type_str(t));
+		if (l)
+			verbs_lane_broke(l, CORE_R_REQUEST, ibv_event_type_str(t));
 		break;
 	default:
 		break;
@@ -278,6 +295,7 @@ static void async_event(struct rail *r, enum ibv_event_type t, struct verbs_lane
 
 void verbs_async(struct verbs *v)
 {
+	verbs_carrier_read(v);
 	for (unsigned i = 0; i < v->rails; i++) {
 		struct rail *r = &v->rail[i];
 		struct ibv_async_event ev;
@@ -394,7 +412,9 @@ void verbs_tick(struct verbs *v, uint64_t now_ns)
 
 		if (!r->ctx && verbs_rail_open(r))
 			continue;
-		rail_look(r, r->ok ? "port is down" : "port is active");
+		if (!r->carrier)
+			r->carrier = verbs_carrier_now(r);
+		verbs_rail_look(r, r->ok ? "port is down" : "port is active");
 	}
 	tests_turn(v);
 	for (struct verbs_lane *l = v->lanes; l && v->fencing; l = l->next) {
@@ -416,6 +436,10 @@ static void completions(struct rail *r, const struct ibv_wc *wc, int n)
 	for (int i = 0; i < n; i++) {
 		struct verbs_lane *l;
 
+		if (r->ud.qp && wc[i].qp_num == r->ud.qpn) {
+			verbs_ud_completion(r, &wc[i]);
+			continue;
+		}
 		/* what a queue pair left that was destroyed since finds nobody */
 		HASH_FIND(hh, v->by_qpn[r - v->rail], &wc[i].qp_num, sizeof(wc[i].qp_num), l);
 		if (l)
@@ -522,6 +546,7 @@ static void rail_add(struct verbs *v, const char *device, uint32_t port, int gid
 	struct rail *r = &v->rail[v->rails++];
 
 	r->v = v;
+	r->carrier = true;
 	snprintf(r->device, sizeof(r->device), "%.*s", (int)sizeof(r->device) - 1, device);
 	snprintf(r->name, sizeof(r->name), "%.*s/%u", (int)sizeof(r->device) - 1, device, port);
 	r->port = port;
@@ -580,6 +605,7 @@ int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_
 		return -ENOMEM;
 	v->cfg = *cfg;
 	v->ops = *ops;
+	v->netlink = -1;
 	if (cfg->nrails)
 		for (uint32_t i = 0; i < cfg->nrails; i++)
 			rail_add(v, cfg->rail[i].device, cfg->rail[i].port, cfg->rail[i].gid_index >= 0 ?
@@ -598,6 +624,8 @@ int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_
 		}
 		v->rail[i].ok = port_active(&v->rail[i]);
 	}
+	if (v->rails)
+		verbs_carrier_open(v);
 	if (!v->rails && why)
 		snprintf(why, why_len, "no active RDMA port on this node");
 	*out = v;
@@ -617,6 +645,7 @@ void verbs_close(struct verbs *v)
 		verbs_lane_free(l);
 	}
 	verbs_reap_end(v);
+	verbs_carrier_close(v);
 	for (unsigned i = 0; i < v->rails; i++)
 		rail_close(&v->rail[i]);
 	for (unsigned i = 0; i < v->rails; i++)

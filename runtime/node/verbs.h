@@ -4,8 +4,8 @@
  *
  * A rail is one port of one device, with a context, a protection domain and a completion queue of
  * its own. A lane is one RC QP on a rail. One thread, the daemon's loop, calls everything; nothing
- * blocks. What happened is told by callbacks from verbs_poll(), verbs_async() and verbs_tick() only,
- * so a caller is never surprised inside another call. A callback may close its lane. What
+ * blocks. What happened is told by callbacks from verbs_poll(), verbs_async(), verbs_tick() and
+ * verbs_rail_check() only, so a caller is never surprised inside another call. A callback may close its lane. What
  * verbs_rail_ok() says after verbs_open() is not told again.
  *
  * Fencing (design section 7): verbs_lane_fence() moves the QP to ERR. The lane is fenced when every
@@ -30,6 +30,7 @@
 struct config;
 struct verbs;
 struct verbs_lane;
+struct verbs_target;
 
 enum verbs_done {
 	VERBS_OK = 0,
@@ -63,7 +64,9 @@ struct verbs_ops {
 	void (*rail)(void *arg, unsigned rail, bool ok, enum core_reason why, const char *detail);
 	/* the self-test of the rail's device has ended, with what was seen; may be NULL */
 	void (*ledger)(void *arg, unsigned rail, enum verbs_ledger ledger, const char *why);
-	void *arg; /* of ->rail and ->ledger */
+	/* a datagram came in on the rail (data valid during the call); may be NULL */
+	void (*datagram)(void *arg, unsigned rail, const void *data, size_t len);
+	void *arg; /* of ->rail, ->ledger and ->datagram */
 };
 
 struct verbs_sge {
@@ -141,6 +144,22 @@ void verbs_lane_word_wanted(struct verbs_lane *lane);
 int verbs_lane_word(struct verbs_lane *lane, uint64_t number, uint64_t cookie);
 void verbs_lane_fence(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never connected */
+
+/*
+ * Datagrams of at most VERBS_DATAGRAM bytes, from the UD queue pair of the rail to the one that the peer told
+ * in its blob, by the way that packets of the lane take. They may be lost, and nobody says so. A target is
+ * made of a connected lane and outlives it; NULL: the peer has no such queue pair, or no memory. It is mute
+ * once the rail's device has gone. Owned by the caller.
+ */
+#define VERBS_DATAGRAM 64u
+struct verbs_target *verbs_target_new(struct verbs_lane *lane);
+void verbs_target_free(struct verbs_target *t); /* NULL: nothing */
+int verbs_target_send(struct verbs_target *t, const void *data, size_t len); /* 0 or -errno */
+
+/* Looks at the rail's carrier now: the kernel's word of its loss may come as late as a second (linkwatch). */
+void verbs_rail_check(struct verbs *v, unsigned rail);
+/* The netlink socket, for epoll: readable is a matter for verbs_async(); -1: there is none. */
+int verbs_carrier_fd(const struct verbs *v);
 
 /*
  * The loop's side. verbs_poll handles up to budget completions and returns how many; verbs_async

@@ -23,6 +23,16 @@
 #define VERBS_TESTS	 3u /* self-tests of a context until one has a result */
 #define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
 
+/* The queue pair for datagrams: verbs_probe.c. */
+struct ud {
+	struct ibv_qp *qp; /* NULL: none */
+	uint32_t qpn, qkey;
+	uint8_t *mem;
+	struct ibv_mr *mr;
+	uint32_t sent, busy; /* requests so far, not completed */
+	bool broken;
+};
+
 struct rail {
 	struct verbs *v;
 	char device[IBV_SYSFS_NAME_MAX];
@@ -38,6 +48,9 @@ struct rail {
 	struct ibv_gid_entry *gids; /* room for the device's table */
 	size_t gids_max;
 	int gids_n; /* valid when the table was read last */
+	unsigned ndev; /* interface behind the GID, of RoCE; 0: not known */
+	bool carrier;  /* ... has it one, as far as known */
+	struct ud ud;
 	int driver; /* of the kernel, for the ioctl; -errno: unknown */
 	uint32_t epoch;
 	uint64_t mute_until; /* ms: a peer did not answer lately, do not wait for another */
@@ -80,6 +93,8 @@ struct verbs_lane {
 	bool wants_word;
 	union ibv_gid gid; /* ours, as the peer knows it */
 	uint16_t lid;
+	struct ibv_ah_attr av; /* way to the peer, when connected; ud_qpn 0: it has no UD queue pair */
+	uint32_t ud_qpn, ud_qkey;
 	bool connected, fencing, fenced, error_told, closed;
 	uint64_t fence_at; /* when verbs_tick() first saw it fencing */
 	/* send side: requests complete in order, so one ring of cookies is enough */
@@ -110,6 +125,7 @@ struct verbs_blob {
 	uint8_t pad;
 	uint64_t word_at; /* the ledger word; 0: none */
 	uint32_t word_rkey;
+	uint32_t ud_qpn, ud_qkey; /* for datagrams; 0: none */
 };
 _Static_assert(sizeof(struct verbs_blob) <= CORE_BLOB, "layout");
 
@@ -122,6 +138,8 @@ struct verbs {
 	struct rail rail[WIRE_RAILS_MAX];
 	unsigned rails;
 	unsigned fds_version;
+	int netlink; /* verbs_carrier.c; -1: none */
+	struct verbs_target *targets;
 	struct verbs_buf *bufs;
 	struct verbs_lane *lanes;
 	struct verbs_lane *closed; /* freed by the next verbs_poll(): a callback may have closed it */
@@ -157,6 +175,20 @@ bool verbs_reap(struct verbs_lane *l);
 void verbs_reap_wait(struct verbs *v, unsigned rail); /* until none of the rail is left */
 bool verbs_reap_has_mr(struct verbs *v, unsigned rail, uint32_t handle);
 void verbs_reap_end(struct verbs *v);
+/* verbs_probe.c */
+void verbs_ud_open(struct rail *r); /* without one there are no datagrams */
+void verbs_ud_close(struct rail *r); /* and the way of the rail's targets */
+void verbs_ud_mend(struct rail *r);
+void verbs_ud_completion(struct rail *r, const struct ibv_wc *wc);
+/* verbs_carrier.c */
+void verbs_carrier_open(struct verbs *v);
+void verbs_carrier_read(struct verbs *v);
+void verbs_carrier_close(struct verbs *v);
+bool verbs_carrier_now(const struct rail *r); /* true where nobody can tell */
+/* Calls fn for each interface that the kernel's message says something of. */
+void verbs_carrier_parse(const void *msg, size_t len,
+	void (*fn)(void *arg, unsigned ifindex, bool carrier), void *arg);
+void verbs_rail_look(struct rail *r, const char *detail);
 int verbs_buf_register(struct verbs_buf *b, unsigned r);
 
 #endif

@@ -148,6 +148,10 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	b.epoch = (uint8_t)r->epoch;
 	verbs_lane_offer_word(l, &b);
+	if (r->ud.qp && !r->ud.broken) {
+		b.ud_qpn = r->ud.qpn;
+		b.ud_qkey = r->ud.qkey;
+	}
 	memset(out, 0, CORE_BLOB);
 	memcpy(out, &b, sizeof(b));
 	*lane = l;
@@ -164,6 +168,15 @@ static unsigned gid_ifindex(const struct rail *r, uint32_t index)
 		if (r->gids[i].port_num == r->port && r->gids[i].gid_index == index)
 			return r->gids[i].ndev_ifindex;
 	return 0;
+}
+
+/*
+ * The same at both ends and never 0: then a RoCE device takes the UDP port, and a switch the path, from it
+ * alone, and datagrams of this label go the way of the lane's packets.
+ */
+static uint32_t flow_label(uint32_t a, uint32_t b)
+{
+	return ((a ^ b) * 0x9e3779b1u >> 12) | 1;
 }
 
 int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
@@ -216,7 +229,11 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 		memcpy(&a.ah_attr.grh.dgid, b.gid, 16);
 		a.ah_attr.grh.sgid_index = (uint8_t)index;
 		a.ah_attr.grh.hop_limit = 64;
+		a.ah_attr.grh.flow_label = flow_label(l->qpn, b.qpn);
 	}
+	l->av = a.ah_attr;
+	l->ud_qpn = b.ud_qpn;
+	l->ud_qkey = b.ud_qkey;
 	err = ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 		IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (err)
