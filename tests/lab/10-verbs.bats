@@ -69,6 +69,21 @@ said() { grep -q "$2" "$1"; }
 	end
 }
 
+@test "datagrams are answered, also when the lane is dead" {
+	begin datagram 100
+	end
+	grep -h datagrams "$A" | sed 's/^/# /' >&3
+}
+
+@test "netlink alone tells of a cable that is cut and put back, and the device's word adds nothing" {
+	begin carrier
+	eventually 30 said "$B" '^B: ready'
+	lab cut n1 0
+	eventually 30 said "$B" '^B: down'
+	lab restore n1 0
+	end
+}
+
 @test "a device that is removed and returns" {
 	begin device
 	eventually 30 said "$B" '^B: ready'

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# What the daemons say failed, at both ends of the failure, and what is no failure at all.
+
+load helper
+
+app=/opt/rcshare/apps/rcs_alltoall
+
+conf() { # JSON
+	local n
+	for n in n0 n1 n2; do
+		lab run $n -- sh -c "echo '$1' >/etc/rcshare/rcshare.conf"
+	done
+}
+
+start() { # a job of two ranks a node, running with all lanes when this returns
+	lab run ctl -- rm -f /tmp/job /tmp/until
+	lab run n0 -- rm -f /tmp/until
+	in_background ctl /tmp/job srun --rcshare=on --mpi=pmix -N3 --ntasks-per-node=2 \
+		$app --seconds 120 --until /tmp/until --max 16384
+	eventually 90 lab run ctl -- grep -q round /tmp/job
+	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
+	eventually 30 all_lanes
+	rounds=$(count)
+}
+
+# ... and each rail has been probed.
+all_lanes() {
+	local n
+	for n in n0 n1 n2; do
+		lab run $n -- rcshare status "$id" --json 2>/dev/null | jq -e '
+			[.nodes[] | select(.state != "self") | .lanes[:2][] | .state == "up" and .usable] |
+			length == 4 and all' >/dev/null || return 1
+	done
+}
+
+count() { lab run ctl -- grep -c round /tmp/job; }
+more() { (($(count) >= rounds + $1)); }
+
+finish() {
+	lab run n0 -- touch /tmp/until
+	eventually 60 lab run ctl -- grep -q 'messages,' /tmp/job
+	lab run ctl -- cat /tmp/job
+	lab run ctl -- grep -q ' 0 lost, 0 duplicated, 0 damaged' /tmp/job
+	eventually 30 none_left
+}
+
+none_left() {
+	local n
+	for n in n0 n1 n2; do
+		lab run $n -- sh -c '! pgrep -x rcshared' >/dev/null 2>&1 || return 1
+	done
+}
+
+failovers() { # NODE: of lane 0, with the node of the trouble
+	lab run "$1" -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null" |
+		jq -c 'select(.event == "failover" and .lane == 0 and (.host == "n1" or .peer_host == "n1"))'
+}
+
+# both links of n1 say so, and nothing else
+verdicts() { # NODE NUMBER JQ
+	failovers "$1" | jq -se "length == $2 and all($3)" >/dev/null
+}
+
+show() { local n; for n in n0 n1 n2; do failovers $n; done; }
+
+teardown() {
+	[[ -n ${BATS_TEST_COMPLETED:-} ]] || show
+	lab undelay n1 0
+	lab undrop n1 0
+	lab restore n1 0
+	lab run n1 -- sh -c 'pkill -CONT -x rcshared; tc qdisc del dev rail0 root 2>/dev/null' || :
+	lab run ctl -- scancel -u lab
+	conf '{"node_timeout_ms": 20000}'
+}
+
+@test "a cut cable is the local port here and the remote port there" {
+	start
+	lab cut n1 0
+	eventually 20 verdicts n1 2 '.verdict == "local port" and .reason == "port"'
+	eventually 20 verdicts n0 1 '.verdict == "remote port"'
+	eventually 20 verdicts n2 1 '.verdict == "remote port"'
+	finish
+}
+
+# Who loses and who waits for answers may both notice; all have to call it the path.
+silent_loss() { # DIRECTION...
+	local d n
+	start
+	for d; do lab drop n1 0 "$d"; done
+	eventually 20 verdicts n1 2 '.verdict == "path"'
+	for n in n0 n2; do eventually 20 verdicts $n 1 '.verdict == "path"'; done
+	# whoever noticed by itself had asked both ways
+	show | jq -se 'map(select(.reason == "silent")) | length > 0 and all(.peer_answered and .probe == "lost")'
+	finish
+}
+
+@test "packets lost on the way to a node: the path" { silent_loss in; }
+@test "packets lost on the way from a node: the path" { silent_loss out; }
+@test "packets lost both ways: the path" { silent_loss in out; }
+
+# Packets of reliable connections do not leave n1 (opcode 000xxxxx behind IP and UDP), datagrams do.
+@test "a lane that makes no progress though its rail answers probes is given up: the queue pair" {
+	start
+	lab run n1 -- sh -ec 'tc qdisc add dev rail0 root handle 1: prio
+		tc filter add dev rail0 parent 1: protocol ip u32 match ip protocol 17 0xff \
+			match ip dport 4791 0xffff match u8 0x00 0xe0 at 28 action drop'
+	eventually 20 verdicts n1 2 '.verdict == "queue pair"'
+	show | jq -se 'map(select(.reason == "silent")) | length > 0 and all(.probe == "answered" and .notice_ns >= 250000000)'
+	finish
+}
+
+# Its ranks, its NICs and its TCP are well: no lane is to blame.
+@test "a daemon that stands still for a second costs no lane" {
+	start
+	lab run n1 -- sh -c 'pkill -STOP -x rcshared; sleep 1; pkill -CONT -x rcshared'
+	eventually 60 more 2
+	[ -z "$(show)" ]
+	finish
+}
+
+@test "a daemon that stands still for longer than stall_max_ms is called busy" {
+	conf '{"node_timeout_ms": 20000, "stall_max_ms": 500}'
+	start
+	lab run n1 -- sh -c 'pkill -STOP -x rcshared; sleep 3; pkill -CONT -x rcshared'
+	eventually 60 more 2
+	busy() {
+		show | jq -se 'any(.verdict == "peer busy" and .peer_host == "n1") and
+			all(.verdict == "peer busy" or .verdict == "peer dead or busy" or .verdict == "this node busy")'
+	}
+	eventually 20 busy
+	finish
+}
+
+# 40 ms a round trip where it was one, and one packet in a hundred lost, each way.
+@test "delay, and loss that RC repairs, cost no lane" {
+	start
+	lab delay n1 0 20
+	lab drop n1 0 in 1
+	lab drop n1 0 out 1
+	rounds=$(count)
+	eventually 120 more 20
+	[ -z "$(show)" ]
+	lab undelay n1 0
+	lab undrop n1 0
+	finish
+}
