@@ -144,6 +144,49 @@ static void a_failover_without_a_path_has_no_target(void **state)
 	evlog_close(&e);
 }
 
+/* What both ends saw, and which part that makes it. */
+static void the_verdict_follows_from_what_was_seen(void **state)
+{
+	static const struct {
+		struct core_failover f;
+		const char *verdict, *probe, *answered;
+	} t[] = {
+		{{.reason = CORE_R_DEVICE}, "\"local port\"", "null", "null"},
+		{{.reason = CORE_R_SILENT, .asked = true, .answered = true, .probe = CORE_PROBE_LOST,
+			.peer_reason = CORE_R_PORT}, "\"remote port\"", "\"lost\"", "true"},
+		{{.reason = CORE_R_PEER, .peer_reason = CORE_R_PORT}, "\"remote port\"", "null", "null"},
+		{{.reason = CORE_R_SILENT, .asked = true, .answered = true, .probe = CORE_PROBE_LOST},
+			"\"path\"", "\"lost\"", "true"},
+		{{.reason = CORE_R_SILENT, .asked = true, .answered = true}, "\"path\"", "null", "true"},
+		{{.reason = CORE_R_COMPLETION}, "\"path\"", "null", "null"},
+		{{.reason = CORE_R_PEER, .peer_reason = CORE_R_SILENT}, "\"path\"", "null", "null"},
+		{{.reason = CORE_R_SILENT, .asked = true, .answered = true, .probe = CORE_PROBE_ANSWERED},
+			"\"queue pair\"", "\"answered\"", "true"},
+		{{.reason = CORE_R_PEER, .peer_reason = CORE_R_SILENT, .peer_flags = CORE_CTRL_F_ECHO},
+			"\"queue pair\"", "null", "null"},
+		{{.reason = CORE_R_SILENT, .asked = true, .had_traffic = true, .progress_ns = 5},
+			"\"peer busy\"", "null", "false"},
+		{{.reason = CORE_R_SILENT, .asked = true}, "\"peer dead or busy\"", "null", "false"},
+		{{.reason = CORE_R_COMPLETION, .asked = true, .had_traffic = true}, "\"peer dead or busy\"",
+			"null", "false"},
+		{{.reason = CORE_R_PEER, .peer_reason = CORE_R_SILENT, .peer_flags = CORE_CTRL_F_MUTE},
+			"\"this node busy\"", "null", "null"},
+		{{.reason = CORE_R_CLOSE}, "\"peer dead\"", "null", "null"},
+		{{.reason = CORE_R_PEER, .peer_reason = CORE_R_REQUEST}, "\"request\"", "null", "null"},
+	};
+	struct evlog e;
+
+	(void)state;
+	evlog_open(&e, top, 1, 0, 0, "n0", 1 << 20);
+	for (unsigned i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		assert_int_equal(evlog_failover(&e, &t[i].f, 1, "n1"), 0);
+		has(&e, (int)i + 1, "verdict", t[i].verdict);
+		has(&e, (int)i + 1, "probe", t[i].probe);
+		has(&e, (int)i + 1, "peer_answered", t[i].answered);
+	}
+	evlog_close(&e);
+}
+
 static void other_records_carry_their_fields(void **state)
 {
 	struct evlog e;
@@ -327,6 +370,7 @@ int main(void)
 		T(nothing_is_made_before_the_first_record),
 		T(a_failover_is_one_line_after_the_start),
 		T(a_failover_without_a_path_has_no_target),
+		T(the_verdict_follows_from_what_was_seen),
 		T(other_records_carry_their_fields),
 		T(a_second_daemon_of_the_job_appends),
 		T(a_full_log_counts_what_it_drops),
