@@ -68,9 +68,10 @@ const struct config_key config_keys[] = {
 		"Longest wait for a frame that can carry an acknowledgement."},
 
 	{"stall_ask_ms", CONFIG_T_UINT, 1, 60000, "milliseconds", "50", FIELD(stall_ask_ms),
-		"No progress on a connection for so long: the peer is asked over another one."},
+		"No progress on a connection for so long: the peer is asked over another one, and by probes."},
 	{"stall_hard_ms", CONFIG_T_UINT, 1, 60000, "milliseconds", "250", FIELD(stall_hard_ms),
-		"No progress for so long though the peer answers elsewhere: traffic moves."},
+		"No progress for so long though the peer answers elsewhere: traffic moves. Half-way to it "
+		"when probes are lost."},
 	{"stall_max_ms", CONFIG_T_UINT, 1, 600000, "milliseconds", "3000", FIELD(stall_max_ms),
 		"No progress for so long and no answer either: traffic moves if another path is up."},
 	{"keepalive_ms", CONFIG_T_UINT, 10, 600000, "milliseconds", "1000", FIELD(keepalive_ms),
@@ -81,7 +82,8 @@ const struct config_key config_keys[] = {
 		FIELD(hold_down_max_ms),
 		"Longest time before a failed path is tried again."},
 	{"probes", CONFIG_T_UINT, 0, 100, "", "2", FIELD(probes),
-		"Probes that must succeed before a path that returned carries traffic."},
+		"Probes that must succeed before a path that returned is opened, and again before it carries "
+		"traffic."},
 	{"unreachable_ms", CONFIG_T_UINT, 100, 3600000, "milliseconds", "5000", FIELD(unreachable_ms),
 		"No path to a node for so long: its peers are told that it is unreachable."},
 
