@@ -116,9 +116,9 @@ static const char *span(const json_t *o, const char *key, char buf[32])
 
 static int print_table(json_t *const *rec, size_t n, bool all)
 {
-	static const char *const head[] = {"TIME (UTC)", "NODE", "PEER", "RAIL", "TO", "REASON", "NOTICE",
-		"BLACKOUT", "RESENT", "EVENT"};
-	struct cli_table *t = cli_table_new(all ? 10 : 9, head);
+	static const char *const head[] = {"TIME (UTC)", "NODE", "PEER", "RAIL", "TO", "REASON", "VERDICT",
+		"NOTICE", "BLACKOUT", "RESENT", "EVENT"};
+	struct cli_table *t = cli_table_new(all ? 11 : 10, head);
 	char buf[32];
 
 	if (!t)
@@ -132,6 +132,7 @@ static int print_table(json_t *const *rec, size_t n, bool all)
 		cli_table_cell(t, "%s", str(rec[i], "rail"));
 		cli_table_cell(t, "%s", str(rec[i], "to_rail"));
 		cli_table_cell(t, "%s", str(rec[i], "reason"));
+		cli_table_cell(t, "%s", str(rec[i], "verdict"));
 		cli_table_cell(t, "%s", span(rec[i], "notice_ns", buf));
 		cli_table_cell(t, "%s", span(rec[i], "blackout_ns", buf));
 		if (resent)

@@ -37,6 +37,7 @@ clean() { # NODE
 	for n in n0 n1; do
 		lab run $n -- rdma resource show qp | grep -q 'type RC'
 		lab run $n -- sh -c 'grep -h node_lost /var/log/rcshare/*/*.jsonl' | grep -q '"peer_host":"n2"'
+		lab run $n -- sh -c 'grep -h n2 /var/log/rcshare/*/*.jsonl' | grep -q '"verdict":"peer dead'
 		lab run $n -- touch /tmp/until
 	done
 	eventually 60 said 4 ' messages, 2 ranks lost, 0 wrong$'

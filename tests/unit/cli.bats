@@ -188,7 +188,7 @@ status_text='{"job": 17, "restart": 0, "node": 0, "host": "n0", "version": "0.1.
 
 failover() { # UTC HOST PEER
 	jq -nc --arg t "$1" --arg h "$2" --arg p "$3" '{event: "failover", utc: $t, noticed_utc: $t,
-		host: $h, peer_host: $p, rail: "rxe0/1", to_rail: "tcp", reason: "port",
+		host: $h, peer_host: $p, rail: "rxe0/1", to_rail: "tcp", reason: "port", verdict: "local port",
 		notice_ns: 1500, blackout_ns: 2500000, frames_resent: 7}'
 }
 
@@ -201,7 +201,7 @@ failover() { # UTC HOST PEER
 	failover 2026-01-01T00:00:05Z n9 n0 >logs/171/1.jsonl
 	run -0 --separate-stderr "$rcshare" log 17 --dir logs
 	[[ ${#lines[@]} == 4 ]]
-	[[ ${lines[1]} =~ ^2026-01-01T00:00:02Z\ +n1\ +n0\ +rxe0/1\ +tcp\ +port\ +1\.5\ us\ +2\.5\ ms\ +7$ ]]
+	[[ ${lines[1]} =~ ^2026-01-01T00:00:02Z\ +n1\ +n0\ +rxe0/1\ +tcp\ +port\ +local\ port\ +1\.5\ us\ +2\.5\ ms\ +7$ ]]
 	[[ ${lines[2]} == *:03Z* && ${lines[3]} == *:04Z* ]]
 	run -0 --separate-stderr "$rcshare" log 17.0 --dir logs
 	[[ ${#lines[@]} == 3 ]]
