@@ -205,6 +205,7 @@ static void rx_open_nak(struct core_link *l, const struct core_ctrl *c, uint64_t
 	/* No failure of ours: wait for its WANT, and look again now and then. */
 	ln->fails = fails;
 	ln->need_probe = probe;
+	ln->ud.first = false;
 	ln->hold_at = held;
 	for (uint8_t i = 0; i < ln->naks && hold < l->cfg.hold_max_ns; i++)
 		hold *= 2;

@@ -299,6 +299,27 @@ static void a_peer_that_wants_the_lane_need_not_be_probed(void **state)
 	assert_int_equal(probes, 0);
 }
 
+/* Its port is not usable now: probes would find nobody. */
+static void an_opening_that_was_refused_is_not_probed(void **state)
+{
+	struct rig *r = &rig;
+	uint8_t blob[CORE_BLOB] = { 7 };
+	uint32_t gen;
+
+	(void)state;
+	lost_in_silence(r);
+	assert_true(opened_within(r, 1100, true));
+	gen = r->l.lane[0].gen;
+	core_link_opened(&r->l, 0, gen, blob, r->now);
+	turn(r);
+	ctrl(r, TCP, CORE_CTRL_OPEN_NAK, 0, gen, 0, 0);
+	turn(r);
+	core_link_fenced(&r->l, 0, gen, r->now);
+	probes = 0;
+	assert_true(opened_within(r, 3000, false));
+	assert_int_equal(probes, 0);
+}
+
 static void a_port_that_failed_is_not_probed(void **state)
 {
 	struct rig *r = &rig;
@@ -319,6 +340,22 @@ static void a_port_that_failed_is_not_probed(void **state)
 	assert_int_equal(probes, 0);
 }
 
+static void a_port_that_returns_ends_the_probing(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	lost_in_silence(r);
+	assert_false(opened_within(r, 1010, false));
+	assert_true(probes > 0 && r->l.lane[0].ud.now);
+	core_link_rail(&r->l, 0, false, CORE_R_PORT, r->now);
+	assert_false(opened_within(r, 500, false));
+	probes = 0;
+	core_link_rail(&r->l, 0, true, CORE_R_NONE, r->now);
+	assert_true(opened_within(r, 20, false));
+	assert_int_equal(probes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,7 +371,9 @@ int main(void)
 		cmocka_unit_test(one_that_answers_at_once_is_opened_after_the_hold),
 		cmocka_unit_test(a_path_whose_probes_stay_away_is_tried_without),
 		cmocka_unit_test(a_peer_that_wants_the_lane_need_not_be_probed),
+		cmocka_unit_test(an_opening_that_was_refused_is_not_probed),
 		cmocka_unit_test(a_port_that_failed_is_not_probed),
+		cmocka_unit_test(a_port_that_returns_ends_the_probing),
 	};
 
 	return cmocka_run_group_tests_name("core_probe", tests, NULL, NULL);
