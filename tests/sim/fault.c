@@ -66,7 +66,7 @@ void sim_fault(struct sim *s)
 	struct sim_end *e = &s->end[sim_below(s, (uint64_t)s->ends)];
 	uint8_t rail = (uint8_t)sim_below(s, s->cfg.rails ? s->cfg.rails : 1);
 	uint64_t most = sim_chance(s, 50) ? 100 * MS : 4 * SEC;
-	unsigned int what = (unsigned int)sim_below(s, 12);
+	unsigned int what = (unsigned int)sim_below(s, 13);
 
 	if (s->now >= s->heal_at)
 		return;
@@ -111,6 +111,9 @@ void sim_fault(struct sim *s)
 	case 10:
 		s->delay_max[rail] = 20 * MS;
 		later(s, HEAL_SLOW, 0, rail, most);
+		break;
+	case 11: /* devices were replaced: where probes went there is nobody */
+		s->probe_loss = 100;
 		break;
 	default:
 		if (s->busy_until[e->node] <= s->now)

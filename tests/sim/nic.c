@@ -236,7 +236,7 @@ void sim_probe(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t token, b
 {
 	struct sim_end *pe = other(s, e);
 
-	if (!sim_path(s, e, lane) || sim_chance(s, 10) || pe->as_n > SIM_ASYNC / 2)
+	if (!sim_path(s, e, lane) || sim_chance(s, s->probe_loss) || pe->as_n > SIM_ASYNC / 2)
 		return;
 	sim_async_at(s, pe, s->now + 2 * US + sim_below(s, s->delay_max[lane]),
 		(struct sim_async){ .type = answer ? SIM_AS_PROBED : SIM_AS_PROBE, .lane = lane,

@@ -143,6 +143,7 @@ struct sim {
 	int nodes, pairs, ends;
 	bool calm; /* nothing fails: nothing may die */
 	bool lossy; /* packets are lost, and repaired by the NICs */
+	unsigned int probe_loss; /* percent; 100: nobody has such queue pairs, or not any more */
 	struct sim_end *end;
 	uint64_t busy_until[SIM_NODES];
 	uint32_t busy_odds;
