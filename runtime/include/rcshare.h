@@ -305,7 +305,9 @@ RCS_API int rcs_free(rcs_region *region);
  * Puts and gets have no order among each other; a message with RCS_PUT_NOTIFY, and all messages sent
  * after it or after rcs_flush to that peer, are delivered after the puts before them have executed.
  * Zero length is allowed and moves nothing, key and range are checked. The target need not call the
- * library.
+ * library, with one exception: memory that is not of rcs_alloc, where no RDMA reaches it and the kernel
+ * keeps its daemon from it (Yama, a container, a process that is not dumpable), is read and written by its own
+ * library, when that makes progress (RCS_INIT_HELPER, or any call).
  *
  * Returned at once, and nothing was sent: RCS_ERR_INVALID, where the key is damaged, of another version
  * or job, or not of this peer, the local region does not cover buf, or a flag is unknown; RCS_ERR_ACCESS,
