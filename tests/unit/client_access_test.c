@@ -112,11 +112,14 @@ static void regions_are_checked(void **state)
 	struct rcs_error err = {0};
 	rcs_region *region;
 	struct rcs_key k;
+	struct side other = {0};
 	struct wire_ukey u;
 	struct wire_rec r, w;
 
 	(void)state;
 	open_window(1);
+	other.ctx = b.ctx;
+	assert_int_equal(rcs_ep_open(b.ctx, NULL, &other.ep, &err), 0);
 	assert_int_equal(rcs_region_open(b.ctx, mem, 4096, &region, &err), 0);
 	assert_int_equal(rcs_region_key(region, b.ep, &k, &err), 0);
 	memcpy(&u, k.bytes, sizeof(u));
@@ -145,7 +148,7 @@ static void regions_are_checked(void **state)
 	w.data = wire_key_pack((struct wire_key){u.key.region, u.key.gen + 1});
 	assert_int_equal(ask(&b, w, word), RCS_ERR_ACCESS);
 	w.data = r.data;
-	assert_int_equal(ask(&a, w, word), RCS_ERR_ACCESS);
+	assert_int_equal(ask(&other, w, word), RCS_ERR_ACCESS);
 	assert_int_equal(rcs_region_close(region), 0);
 	assert_int_equal(ask(&b, r, NULL), RCS_ERR_ACCESS);
 	assert_int_equal(ask(&b, w, word), RCS_ERR_ACCESS);

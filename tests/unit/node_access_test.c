@@ -400,13 +400,18 @@ static void a_short_answer_to_a_read_breaks_the_channel(void **state)
 
 /* --- its own requests ------------------------------------------------------------------------------ */
 
-static void request(struct rig *g, unsigned to_node, uint32_t flags, uint64_t len, uint8_t *buf)
+static void request_to(struct rig *g, unsigned to_node, unsigned to, uint32_t flags, uint64_t len, uint8_t *buf)
 {
-	struct wire_rma w = {.key = g->r[1].key, .off = 8, .laddr = (uintptr_t)buf, .len = len, .flags = flags};
-	struct wire_rec r = {.type = WIRE_REC_RMA, .op = 77, .dst_node = (uint16_t)to_node, .dst_ep = 1,
-		.dst_epoch = 11, .len = sizeof(w)};
+	struct wire_rma w = {.key = g->r[to].key, .off = 8, .laddr = (uintptr_t)buf, .len = len, .flags = flags};
+	struct wire_rec r = {.type = WIRE_REC_RMA, .op = 77, .dst_node = (uint16_t)to_node,
+		.dst_ep = (uint16_t)to, .dst_epoch = 10 + to, .len = sizeof(w)};
 
 	submit(&g->r[0], &r, &w);
+}
+
+static void request(struct rig *g, unsigned to_node, uint32_t flags, uint64_t len, uint8_t *buf)
+{
+	request_to(g, to_node, 1, flags, len, buf);
 }
 
 static void within_a_node(void **state)
@@ -429,6 +434,23 @@ static void within_a_node(void **state)
 	assert_int_equal(g->r[0].done_status, RCS_OK);
 	assert_memory_equal(back, buf, sizeof(buf));
 	assert_null(g->n.local_rmas);
+}
+
+/* Both its own buffer and the region are its library's. */
+static void within_a_rank(void **state)
+{
+	static uint8_t buf[40000];
+	struct rig *g = *state;
+	struct rank *r = &g->r[0];
+
+	for (unsigned i = 0; i < sizeof(buf); i++)
+		buf[i] = (uint8_t)(i * 7 + (i >> 8));
+	request_to(g, 0, 0, 0, sizeof(buf), buf);
+	turns(g);
+	assert_int_equal(r->done_n, 1);
+	assert_int_equal(r->done_status, RCS_OK);
+	assert_memory_equal(r->mem + 8, buf, sizeof(buf));
+	assert_int_equal(r->accesses, 20); /* ten parts, each read once and written once */
 }
 
 static void within_a_node_the_owner_goes(void **state)
@@ -497,6 +519,7 @@ static void a_get_of_it_from_another_node(void **state)
 	assert_int_equal(rec.arg, 6000);
 	rec = (struct wire_rec){.type = WIRE_REC_RDATA, .op = rec.op, .dst_ep = NODE_EP_DAEMON, .len = 4096};
 	arrive(g, rec, data);
+	turns(g);
 	rec.arg = 4096;
 	rec.len = 6000 - 4096;
 	rec.flags = WIRE_REC_F_LAST;
@@ -545,6 +568,7 @@ int main(void)
 		TEST(answers_that_make_no_sense_break_the_channel),
 		TEST(a_short_answer_to_a_read_breaks_the_channel),
 		TEST(within_a_node),
+		TEST(within_a_rank),
 		TEST(within_a_node_the_owner_goes),
 		TEST(a_put_of_it_to_another_node),
 		TEST(a_get_of_it_from_another_node),
