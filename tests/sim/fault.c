@@ -72,7 +72,9 @@ void sim_fault(struct sim *s)
 		return;
 	if (s->slow && sim_chance(s, 50)) /* what was received is taken after the lane has died */
 		what = 5;
-	sim_at(s, s->now + sim_below(s, s->heal_at / 4), (struct sim_ev){ .type = SIM_EV_FAULT });
+	/* as often to each pair, however many there are */
+	sim_at(s, s->now + sim_below(s, s->heal_at / 4 / (uint64_t)(1 + (s->pairs - 1) / SIM_FEW_PAIRS)),
+		(struct sim_ev){ .type = SIM_EV_FAULT });
 	sim_trace(s, e, "fault %u, rail %d", what, rail);
 	switch (what) {
 	case 0: /* silence in one direction */

@@ -24,7 +24,11 @@ int main(int argc, char **argv)
 	seeds_run(&o, argv[0], one, &s, s.why);
 	printf("%.0f frames, %.0f seeds/s, %.0f frames/s\n", (double)s.frames, (double)o.ran / o.took,
 		(double)s.frames / o.took);
-	printf("sim: %llu seeds, %llu failed\n", o.ran, o.failed);
+	printf("up to %d nodes and %d links; seeds with 0 rails (TCP alone) to %u:", s.most_nodes, s.most_pairs,
+		CORE_RAILS_MAX);
+	for (unsigned r = 0; r <= CORE_RAILS_MAX; r++)
+		printf(" %.0f", (double)s.drawn[r]);
+	printf("\nsim: %llu seeds, %llu failed\n", o.ran, o.failed);
 	free(s.heap);
 	free(s.end);
 	return o.failed ? 1 : 0;

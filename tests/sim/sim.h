@@ -14,8 +14,10 @@
 #include "core/link.h"
 #include "core/rma.h"
 
-#define SIM_NODES 8
-#define SIM_PAIRS 6
+#define SIM_NODES 64
+#define SIM_PAIRS 96
+#define SIM_FEW_NODES 8 /* most seeds: a failure in one of these is easier to read */
+#define SIM_FEW_PAIRS 6
 #define SIM_ENDS  (2 * SIM_PAIRS)
 #define SIM_RING  256u
 #define SIM_SLACK 16u /* receives posted beyond depth, for unnumbered frames */
@@ -164,6 +166,9 @@ struct sim {
 	uint64_t heal_at;
 	uint32_t uid;
 	uint64_t frames;
+	/* topologies of all seeds: of so many rails, the largest */
+	uint64_t drawn[CORE_RAILS_MAX + 1];
+	int most_nodes, most_pairs;
 	struct sim_ev *heap;
 	uint32_t heap_n, heap_cap;
 };

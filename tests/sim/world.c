@@ -115,16 +115,29 @@ static void liars(struct sim *s)
 		}
 }
 
+/* One seed in twenty has many nodes, and nodes with many links. */
+static void topology(struct sim *s)
+{
+	bool many = sim_chance(s, 5);
+
+	s->nodes = 2 + (int)sim_below(s, (many ? SIM_NODES : SIM_FEW_NODES) - 1);
+	s->pairs = 1 + (int)sim_below(s, (uint64_t)(s->nodes < 4 ? s->nodes - 1 :
+		many ? 3 * s->nodes / 2 : SIM_FEW_PAIRS));
+	s->ends = 2 * s->pairs;
+}
+
 static void setup(struct sim *s)
 {
-	const uint64_t total = 300 + sim_below(s, 2700);
+	uint64_t total;
 
-	s->nodes = 2 + (int)sim_below(s, SIM_NODES - 1);
-	s->pairs = 1 + (int)sim_below(s, (uint64_t)(s->nodes < 4 ? s->nodes - 1 : SIM_PAIRS));
-	s->ends = 2 * s->pairs;
+	topology(s);
+	total = (300 + sim_below(s, 2700)) * (uint64_t)(1 + s->pairs / (2 * SIM_FEW_PAIRS));
 	s->calm = sim_chance(s, 10);
 	core_cfg_default(&s->cfg);
 	s->cfg.rails = (uint8_t)sim_below(s, CORE_RAILS_MAX + 1);
+	s->drawn[s->cfg.rails]++;
+	s->most_nodes = s->nodes > s->most_nodes ? s->nodes : s->most_nodes;
+	s->most_pairs = s->pairs > s->most_pairs ? s->pairs : s->most_pairs;
 	s->cfg.depth0 = (uint16_t)(1u << (2 + sim_below(s, 4)));
 	s->cfg.depth = (uint16_t)(s->cfg.depth0 << sim_below(s, 3));
 	s->cfg.hold_max_ns = (1 + sim_below(s, 8)) * SEC;
