@@ -371,7 +371,7 @@ void rma_pump(struct link *l)
 		next = r->next;
 		if (!r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len)))
 			finish(l->n, &l->rmas, r);
-		else if (r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000)
+		else if (!r->pieces && r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000)
 			l->deadline = l->n->now + 1000000;
 	}
 }

@@ -44,7 +44,8 @@ whole=' 0 lost, 0 doubled, 0 damaged, 0 wrong'
 }
 
 @test "ranks whose memory nobody else may touch serve and make requests as others do" {
-	for shut in 2 1; do
+	for shut in 2 '1 --helper' 1; do
+		# shellcheck disable=SC2086
 		run rma --seconds 2 --max 256k --errors --shut $shut
 		echo "$output"
 		[ "$status" -eq 0 ]

@@ -85,6 +85,29 @@ static void together_with_messages(void **state)
 	pair_close();
 }
 
+static uint8_t computed[20000];
+
+static void a_helper_serves_while_the_rank_computes(void **state)
+{
+	struct rcs_rma r = {.buf = local, .len = sizeof(computed), .key = &key, .context = local};
+	struct rcs_completion c;
+	rcs_region *region;
+
+	(void)state;
+	fake.by_library = true;
+	pair_open(1, RCS_INIT_HELPER);
+	assert_int_equal(rcs_region_open(b.ctx, computed, sizeof(computed), &region, NULL), 0);
+	assert_int_equal(rcs_region_key(region, b.ep, &key, NULL), 0);
+	fill(local, sizeof(computed), 9);
+	r.peer = a.peer;
+	assert_int_equal(rcs_put(a.ep, &r), 0);
+	/* nobody calls b's library */
+	assert_int_equal(rcs_cq_wait(a.cq, &c, 1, 10000), 1);
+	assert_int_equal(c.status, 0);
+	assert_memory_equal(computed, local, sizeof(computed));
+	pair_close();
+}
+
 /* --- checks -------------------------------------------------------------------------------------- */
 
 /* What s answers to that request of its daemon: rcs_status. */
@@ -279,6 +302,7 @@ int main(void)
 		cmocka_unit_test(sizes_two_nodes),
 		cmocka_unit_test(sizes_one_node),
 		cmocka_unit_test(together_with_messages),
+		cmocka_unit_test(a_helper_serves_while_the_rank_computes),
 		cmocka_unit_test(regions_are_checked),
 		cmocka_unit_test(own_requests_are_checked),
 		cmocka_unit_test(memory_that_is_not_there_is_an_error),
