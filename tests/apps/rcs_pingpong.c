@@ -3,14 +3,20 @@
  * Latency and bandwidth between two ranks; the others wait.
  *
  *	rcs_pingpong [--a RANK] [--b RANK] [--min N] [--max N] [--iters N] [--window N] [--helper]
+ *		[--beside good|bad]
  *
  * Without --b, rank 0 and the first rank of another node (rank 1 if there is none). Prints a line a size:
  *
  *	pingpong bytes=N latency_us=L median_us=M p99_us=P bandwidth_MBps=B
  *
  * latency is half a round trip; bandwidth has --window messages under way in one direction.
+ *
+ * --beside: meanwhile another rank of the first one's node makes puts and gets to the second rank, one at a
+ * time: such as must fail (its region is closed, the local buffer cannot be read or written) or good ones, and
+ * says how many.
  */
 #include <getopt.h>
+#include <sys/mman.h>
 
 #include "app.h"
 
@@ -21,7 +27,8 @@ static struct {
 	size_t min, max;
 	unsigned iters, window;
 	uint32_t flags;
-} opt = {0, UINT32_MAX, 8, 4 << 20, 200, 16, 0};
+	bool beside, bad;
+} opt = {0, UINT32_MAX, 8, 4 << 20, 200, 16, 0, false, false};
 
 static int by_value(const void *a, const void *b)
 {
@@ -120,6 +127,66 @@ static void measure(bool first, uint32_t other)
 	free(t);
 }
 
+/* --- a rank beside them ----------------------------------------------------------------------------- */
+
+#define BESIDE 8192u
+
+static uint32_t third(void)
+{
+	struct rcs_peer_info first, info;
+
+	APP_OK(rcs_peer_query(app_peer(opt.a), &first));
+	for (uint32_t r = 0; r < app.size; r++) {
+		APP_OK(rcs_peer_query(app_peer(r), &info));
+		if (r != opt.a && r != opt.b && info.node == first.node)
+			return r;
+	}
+	app_die("--beside needs another rank on the node of rank %u", opt.a);
+}
+
+/* The target: an open or a closed region of it. */
+static void offer(uint32_t to)
+{
+	static uint8_t mem[BESIDE];
+	struct rcs_error err = {0};
+	rcs_region *region;
+	struct rcs_key key;
+	struct app_req s;
+
+	if (rcs_region_open(app.ctx, mem, sizeof(mem), &region, &err) ||
+		rcs_region_key(region, app.ep, &key, &err))
+		app_die("%s: %s", rcs_status_name(err.status), err.sentence);
+	if (opt.bad)
+		APP_OK(rcs_region_close(region));
+	app_send(&key, sizeof(key), to, TAG + 2, &s);
+	app_wait_ok(&s);
+}
+
+static void ask(void)
+{
+	uint8_t *none = mmap(NULL, BESIDE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buf[BESIDE];
+	struct app_req stop, q;
+	struct rcs_key key;
+	uint64_t n;
+	char token;
+
+	APP_CHECK(none != MAP_FAILED);
+	app_recv(&key, sizeof(key), opt.b, TAG + 2, &q);
+	app_wait_ok(&q);
+	app_recv(&token, 1, opt.a, TAG + 3, &stop);
+	for (n = 0; !stop.done; n++) {
+		struct rcs_rma r = {.buf = opt.bad && n % 4 == 3 ? none : buf, .len = n % 2 ? BESIDE : 8,
+			.key = &key, .peer = app_peer(opt.b), .context = &q};
+
+		q = (struct app_req){0};
+		APP_OK(n & 2 ? rcs_get(app.ep, &r) : rcs_put(app.ep, &r));
+		if (opt.bad != (app_wait(&q) != 0))
+			app_die("request %llu beside ended with %s", (unsigned long long)n,
+				rcs_status_name(q.c.status));
+	}
+	printf("beside requests=%llu\n", (unsigned long long)n);
+}
+
 static void options(int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -127,7 +194,7 @@ static void options(int argc, char **argv)
 		{"min", required_argument, NULL, 'm'}, {"max", required_argument, NULL, 'M'},
 		{"iters", required_argument, NULL, 'i'}, {"window", required_argument, NULL, 'w'},
 		{"helper", no_argument, NULL, 'h'}, {"eager", no_argument, NULL, 'e'},
-		{NULL, 0, NULL, 0},
+		{"beside", required_argument, NULL, 'B'}, {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -157,6 +224,10 @@ static void options(int argc, char **argv)
 		case 'e':
 			opt.flags |= RCS_INIT_EAGER;
 			break;
+		case 'B':
+			opt.beside = true;
+			opt.bad = !strcmp(optarg, "bad");
+			break;
 		default:
 			exit(2);
 		}
@@ -171,8 +242,18 @@ int main(int argc, char **argv)
 	choose();
 	APP_CHECK(opt.a < app.size && opt.b < app.size && opt.a != opt.b);
 	app_barrier();
+	if (opt.beside && app.rank == opt.b)
+		offer(third());
+	if (opt.beside && app.rank == third())
+		ask();
 	if (app.rank == opt.a || app.rank == opt.b)
 		measure(app.rank == opt.a, app.rank == opt.a ? opt.b : opt.a);
+	if (opt.beside && app.rank == opt.a) {
+		struct app_req stop;
+
+		app_send("", 1, third(), TAG + 3, &stop);
+		app_wait_ok(&stop);
+	}
 	app_close();
 	return 0;
 }

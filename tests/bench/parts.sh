@@ -158,6 +158,23 @@ part_messages() {
 
 # ---- one-sided requests ----------------------------------------------------------------------------
 
+# What one rank's requests that must fail cost the others; as many good ones cost them something too.
+part_contain() {
+	local i kind f=$out/contain idle=() bad=() good=() bad_n good_n
+	beside() { rcs "$f" 100 -N2 -w n0,n1 --ntasks-per-node=2 $apps/rcs_pingpong --min 8 --max 8 --iters 1000 "$@"; }
+	for ((i = 0; i < 3; i++)); do
+		beside && idle+=("$(field "$f" latency_us)")
+		beside --beside bad && bad+=("$(field "$f" latency_us)") && bad_n=$(field "$f" requests)
+		beside --beside good && good+=("$(field "$f" latency_us)") && good_n=$(field "$f" requests)
+	done
+	for kind in bad good; do
+		local -n of=$kind n=${kind}_n
+		figure "8 B one way beside $kind requests" "$(printf '%s\n' "${of[@]}" | median)" \
+			"$(printf '%s\n' "${idle[@]}" | median)" "another rank of the node makes $n of them meanwhile, \
+against none; medians of 3 (${of[*]} against ${idle[*]})"
+	done
+}
+
 bulk() { # FILE SRUN-OPTION ARGS...: large puts and gets from n0 to n1
 	job "$1" 120 "$2" --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=1 $apps/rcs_bulk "${@:3}"
 }
