@@ -93,6 +93,12 @@ const struct config_key config_keys[] = {
 	{"keep_step", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(keep_step),
 		"A rank that dies does not end its step; the others hear of it and go on. The key "
 		"keep_step of --rcshare has precedence."},
+	{"mark_down", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(mark_down),
+		"Slurm is told at once that a lost node is DOWN, unless its slurmd still answers; all jobs "
+		"on it then end as for any node that is down."},
+	{"tie_breaker", CONFIG_T_TIE, 0, 0, "", "\"none\"", FIELD(tie_breaker),
+		"Who decides between two nodes that are left: none lets the lower go on alone and the "
+		"higher stop, slurmctld lets the one go on whose other is DOWN in Slurm."},
 
 	{"spin_us", CONFIG_T_UINT, 0, 1000000, "microseconds", "20", FIELD(spin_us),
 		"The daemon looks for work for so long before it sleeps."},
@@ -128,6 +134,7 @@ const size_t config_nkeys = COUNT(config_keys);
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static const char *const switch_names[] = {"off", "on"};
+static const char *const tie_names[] = {"none", "slurmctld"};
 static const char *const gid_type_names[] = {"any", "ib", "rocev1", "rocev2"};
 static const char *const rail_members[] = {"device", "port", "gid_index", "gid_type"};
 
@@ -261,6 +268,9 @@ const char *config_key_range(const struct config_key *k, char *buf, size_t len)
 		break;
 	case CONFIG_T_SWITCH:
 		snprintf(buf, len, "\"on\" or \"off\"");
+		break;
+	case CONFIG_T_TIE:
+		snprintf(buf, len, "\"none\" or \"slurmctld\"");
 		break;
 	case CONFIG_T_CPUS:
 		snprintf(buf, len, "\"job\", or a list of cores like \"0,2-3\"");
@@ -505,8 +515,9 @@ static int parse_value(struct source *s, const struct config_key *k, const json_
 			}
 		return refuse_value(s, k, v);
 	case CONFIG_T_SWITCH:
+	case CONFIG_T_TIE:
 		for (uint32_t i = 0; i < COUNT(switch_names); i++)
-			if (is_word(v, switch_names[i])) {
+			if (is_word(v, (k->type == CONFIG_T_TIE ? tie_names : switch_names)[i])) {
 				store_number(k, field, i);
 				return 0;
 			}
@@ -595,6 +606,8 @@ static json_t *value_json(const struct config *cfg, const struct config_key *k)
 		return json_string(config_log_level_name((uint32_t)load_number(k, field)));
 	case CONFIG_T_SWITCH:
 		return json_string(switch_names[load_number(k, field) != 0]);
+	case CONFIG_T_TIE:
+		return json_string(tie_names[load_number(k, field) != 0]);
 	case CONFIG_T_NAME:
 	case CONFIG_T_FILE:
 	case CONFIG_T_PATH:

@@ -58,7 +58,9 @@ struct config {
 	uint32_t probes;
 	uint32_t unreachable_ms;
 	uint32_t node_timeout_ms; /* 0: never decide */
-	uint32_t keep_step; /* 0: off, 1: on; the plugin's */
+	uint32_t keep_step;   /* 0: off, 1: on; the plugin's */
+	uint32_t mark_down;   /* the same */
+	uint32_t tie_breaker; /* 0: none, 1: slurmctld */
 
 	/* the daemon */
 	uint32_t spin_us;
@@ -98,6 +100,7 @@ enum config_type {
 	CONFIG_T_FILE,	/* an absolute path, or null (stored as "") */
 	CONFIG_T_LEVEL, /* error, warn, info, debug */
 	CONFIG_T_SWITCH, /* on or off (stored as 1 or 0) */
+	CONFIG_T_TIE,	/* none or slurmctld (stored as 0 or 1) */
 	CONFIG_T_CPUS,	/* "job", or a list of cores */
 	CONFIG_T_PORTS, /* 0, a port, or "first-last" */
 	CONFIG_T_RAILS, /* "auto", or a list of rails */

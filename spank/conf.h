@@ -22,6 +22,8 @@ struct plug_conf {
 	/* From rcshare.conf (site.h); 0: nothing said. */
 	unsigned long long memory_limit_mb, cpu_weight, memlock, nofile;
 	bool keep_step;	    /* a rank that dies does not end its step */
+	bool mark_down;	    /* slurmctld is told of lost nodes */
+	bool witness;	    /* and asked about one, where two are left */
 	bool reserved_cpus; /* rcshare.conf gives the daemon cores of its own */
 	char key_room[PLUG_PATH_MAX], log_room[PLUG_PATH_MAX];
 };

@@ -29,6 +29,7 @@
 
 #include "pmix/events.h"
 #include "shm/channel.h"
+#include "spank/ctld.h"
 #include "spank/notify.h"
 
 /* Without PMIx's headers the plugin still builds, and raises nothing. */
@@ -58,6 +59,7 @@ union from_daemon {
 	struct shm_msg m;
 	struct shm_event_msg event;
 	struct shm_step_end end;
+	struct shm_witness witness;
 };
 
 /* Something may still call into the plugin: Slurm must not unmap it. */
@@ -262,6 +264,8 @@ static bool take_message(void)
 		return false;
 	if (u.m.type == SHM_MSG_EVENT && got >= (ssize_t)sizeof(u.event))
 		raise_event(&u.event.ev);
+	if (u.m.type == SHM_MSG_WITNESS || u.m.type == SHM_MSG_LOST)
+		ctld_take(&u, (size_t)got);
 	if (u.m.type == SHM_MSG_STEP_END && got >= (ssize_t)sizeof(u.end) && !self.known) {
 		self.failovers = u.end.failovers;
 		atomic_store(&self.known, true);
@@ -366,6 +370,8 @@ static int start_thread(void)
 
 int notify_start(const char *socket_path, const struct notify_step *step)
 {
+	struct ctld_opts ctld = {step->job, step->step, step->nodes, -1, step->mark_down, step->witness,
+		step->log};
 	int rc;
 
 	if (self.running)
@@ -390,12 +396,15 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 		rc = say(self.sock, SHM_MSG_STEP_END);
 	if (!rc)
 		rc = monitor(self.sock, step->step, step->nodes);
+	ctld.daemon = self.sock;
+	if (!rc)
+		rc = ctld_start(&ctld);
 	if (!rc)
 		rc = start_thread();
-	if (rc)
-		close_all();
-	else
+	if (!rc)
 		self.running = true;
+	else if (ctld_stop())
+		close_all();
 	return rc;
 }
 
@@ -449,8 +458,8 @@ void notify_stop(void)
 	eventfd_write(self.stop, 1);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_S;
-	if (pthread_timedjoin_np(self.thread, NULL, &until)) {
-		/* It hangs in PMIx. Its files stay open with it. */
+	if (pthread_timedjoin_np(self.thread, NULL, &until) || !ctld_stop()) {
+		/* It hangs in PMIx, or a command does. Its files stay open with it. */
 		stay_loaded();
 		return;
 	}

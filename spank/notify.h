@@ -17,6 +17,8 @@ struct notify_step {
 	uint32_t job, step;
 	const char *nodes;
 	bool keep; /* a rank that dies does not end the step */
+	bool mark_down; /* Slurm is told of a lost node (ctld.h) ... */
+	bool witness;	/* ... and asked about one, where two are left */
 	void (*log)(const char *sentence); /* into Slurm's log, from any thread */
 };
 int notify_start(const char *socket_path, const struct notify_step *step);

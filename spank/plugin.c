@@ -288,6 +288,8 @@ static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t step
 
 	snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
 	s.nodes = step_nodes(sp, &nodes);
+	s.mark_down = conf.mark_down;
+	s.witness = conf.witness;
 	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step;
 	rc = notify_start(path, &s);
 	free(nodes);

@@ -83,11 +83,11 @@ static const char *path(const char *text, const char *key, char *room, size_t si
 	return plug_site_value(text, key, room, size) && *room == '/' ? room : NULL;
 }
 
-static bool is_on(const char *text, const char *key)
+static bool is_word(const char *text, const char *key, const char *word)
 {
-	char word[8];
+	char value[32];
 
-	return plug_site_value(text, key, word, sizeof(word)) && strcmp(word, "on") == 0;
+	return plug_site_value(text, key, value, sizeof(value)) && strcmp(value, word) == 0;
 }
 
 void plug_site_apply(const char *text, struct plug_conf *conf)
@@ -96,7 +96,9 @@ void plug_site_apply(const char *text, struct plug_conf *conf)
 	char cpus[64];
 
 	conf->reserved_cpus = plug_site_value(text, "cpus", cpus, sizeof(cpus)) && strcmp(cpus, "job");
-	conf->keep_step = is_on(text, "keep_step");
+	conf->keep_step = is_word(text, "keep_step", "on");
+	conf->mark_down = is_word(text, "mark_down", "on");
+	conf->witness = is_word(text, "tie_breaker", "slurmctld");
 	if (number(text, "memory_limit_mb", &n))
 		conf->memory_limit_mb = n;
 	if (number(text, "cpu_weight", &n))

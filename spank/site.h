@@ -2,7 +2,7 @@
 /*
  * The few keys of rcshare.conf that must be applied as root, before the daemon is the user's:
  * memory_limit_mb, cpu_weight, memlock_limit, nofile, key_file, log_dir, start_timeout_ms; and
- * keep_step, which is slurmstepd's.
+ * keep_step, mark_down and tie_breaker, which are slurmstepd's.
  *
  * rcshare.conf is a flat JSON object. It is read here without a JSON library, since slurmstepd
  * brings json-c, whose symbols collide with jansson's. Nothing is judged: the daemon reads the

@@ -29,6 +29,7 @@ union any_msg {
 	struct shm_alloc alloc;
 	struct shm_eager eager;
 	struct shm_step_end step_end;
+	struct shm_witness witness;
 	uint8_t room[sizeof(struct shm_monitor) + SHM_MONITOR_MAX];
 	struct shm_monitor monitor;
 };
@@ -417,6 +418,10 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		if ((size_t)got > sizeof(u.monitor) && u.monitor.len == (size_t)got - sizeof(u.monitor))
 			member_begin(n, c, &u.monitor);
 		reply(c, SHM_MSG_MONITOR, 0, "");
+		break;
+	case SHM_MSG_WITNESS:
+		if (c->kind == CHAN_MONITOR && (size_t)got == sizeof(u.witness))
+			member_witness(n, c, &u.witness);
 		break;
 	case SHM_MSG_RECORD:
 		do_record(n, c);

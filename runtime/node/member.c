@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "core/view.h"
 #include "node/node.h"
@@ -19,6 +20,8 @@
 
 #define MS	   1000000ull
 #define LINGER_NS  (10000 * MS)
+#define WITNESS_NS (1000 * MS)	     /* slurmctld is asked so often */
+#define WITNESS_HOLDS_NS (20000 * MS) /* a command that asks it may take ten seconds */
 #define BACKLOG_MAX 16384u /* messages to a node without a path are lost instead */
 
 struct member {
@@ -30,6 +33,7 @@ struct member {
 	struct core_view *view;
 	uint64_t deadline;
 	uint64_t cut_since; /* is_cut() since; 0: not */
+	uint64_t witness_at, witness_until; /* asked again then; its last word holds until then */
 	bool *suspected;    /* [nodes] */
 	bool *spoken;	    /* [nodes] the machine had a message for it */
 	struct member *next;
@@ -93,6 +97,7 @@ static void configure(const struct node *n, const struct member *m, struct core_
 	core_view_cfg_default(cfg);
 	cfg->nodes = m->nodes;
 	cfg->self = m->self;
+	cfg->witness = n->cfg.tie_breaker;
 	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
 	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
 	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
@@ -212,6 +217,72 @@ static bool overslept(struct node *n)
 	return true;
 }
 
+/* --- slurmctld, by way of the notifier (spank/ctld.h) ----------------------------------------------- */
+
+static void notifier_send(const struct member *m, uint32_t type, const char *node)
+{
+	struct shm_witness w = {.m = {.type = type, .abi = SHM_ABI}, .step = m->step};
+
+	snprintf(w.node, sizeof(w.node), "%s", node);
+	(void)!send(m->monitor->sock.fd, &w, sizeof(w), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The other one where two are left, or CORE_VIEW_NONE. */
+static uint16_t other_of_two(const struct member *m)
+{
+	uint16_t other = CORE_VIEW_NONE;
+
+	for (uint16_t i = 0; i < m->nodes; i++) {
+		if (i == m->self || !core_view_member(m->view, i))
+			continue;
+		if (other != CORE_VIEW_NONE)
+			return CORE_VIEW_NONE;
+		other = i;
+	}
+	return other;
+}
+
+static void witness_ask(const struct node *n, struct member *m)
+{
+	uint16_t other = n->cfg.tie_breaker && n->now >= m->witness_at ? other_of_two(m) : CORE_VIEW_NONE;
+
+	if (other == CORE_VIEW_NONE || !m->suspected[other])
+		return;
+	m->witness_at = n->now + WITNESS_NS;
+	notifier_send(m, SHM_MSG_WITNESS, n->o.names[m->node[other]]);
+}
+
+/*
+ * "Not down" decides nothing: this node stands still and is not stopped, as long as slurmctld is
+ * heard and has not said it of the other.
+ */
+void member_witness(struct node *n, struct chan *c, const struct shm_witness *w)
+{
+	for (struct member *m = n->members; m; m = m->next) {
+		uint16_t other = m->monitor == c ? other_of_two(m) : CORE_VIEW_NONE;
+
+		if (other == CORE_VIEW_NONE || strncmp(w->node, n->o.names[m->node[other]], sizeof(w->node)))
+			continue;
+		n->witness_answers++;
+		m->witness_until = n->now + WITNESS_HOLDS_NS;
+		if (w->down)
+			core_view_witness(m->view, other, n->now);
+		m->deadline = n->now;
+		n->work = true;
+	}
+}
+
+/* One node of those that are left tells Slurm. */
+static void tell_lost(const struct member *m, const char *node)
+{
+	uint16_t lowest = 0;
+
+	while (lowest < m->self && !core_view_member(m->view, lowest))
+		lowest++;
+	if (m->monitor && lowest == m->self)
+		notifier_send(m, SHM_MSG_LOST, node);
+}
+
 /* --- what is decided --------------------------------------------------------------------------------- */
 
 static void send_msg(struct node *n, struct member *m, const struct core_view_act *a)
@@ -244,6 +315,7 @@ static void lost(struct node *n, struct member *m, const struct core_view_act *a
 		(json_int_t)ev.notice_ns));
 	link_lost(l);
 	event_local(n, &ev);
+	tell_lost(m, n->o.names[l->peer]);
 }
 
 /* This node is out, or in a minority: its ranks must not go on as if they were members. */
@@ -314,7 +386,7 @@ static bool is_cut(const struct node *n, const struct member *m)
 
 	for (uint16_t i = 0; i < m->nodes; i++)
 		silent += m->suspected[i];
-	return 2 * silent >= m->nodes && !core_view_acting(m->view, n->now);
+	return 2 * silent >= m->nodes && n->now >= m->witness_until && !core_view_acting(m->view, n->now);
 }
 
 uint64_t member_deadline(const struct node *n)
@@ -344,6 +416,8 @@ void member_turn(struct node *n)
 				look(n, m, i);
 			}
 		pump(n, m);
+		if (due && m->monitor)
+			witness_ask(n, m);
 		if (due && !(m->monitor && is_cut(n, m)))
 			m->cut_since = 0;
 		else if (due && !m->cut_since)

@@ -223,6 +223,7 @@ struct node {
 	struct import *imports;
 	struct member *members;
 	uint64_t member_at; /* links were looked at then */
+	uint64_t witness_answers; /* of slurmctld */
 	bool parted;	    /* this node is out of the step, or in a minority */
 	struct rma *local_rmas; /* between two ranks of this node */
 	struct chan *lent_to;	/* uverbs fds are out on loan */
@@ -361,6 +362,7 @@ void serve_free_all(struct link *l);
 void member_begin(struct node *n, struct chan *c, const struct shm_monitor *m);
 void member_end(struct node *n, struct chan *c);
 void member_receive(struct node *n, const struct wire_rec *r, const void *payload);
+void member_witness(struct node *n, struct chan *c, const struct shm_witness *w);
 void member_removed(struct node *n); /* a peer says so of this node */
 void member_turn(struct node *n);
 uint64_t member_deadline(const struct node *n);

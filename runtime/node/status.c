@@ -86,6 +86,7 @@ char *status_json(struct node *n)
 		json_object_set_new(top, "log_dropped", json_integer((json_int_t)n->log.dropped_total));
 		if (n->log.dropped_total)
 			json_object_set_new(top, "log_error", json_string(n->log.dropped ? n->log.error : ""));
+		json_object_set_new(top, "witness_answers", json_integer((json_int_t)n->witness_answers));
 		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
 		json_object_set_new(top, "write_bytes", json_integer((json_int_t)n->write_bytes));
 		json_object_set(top, "rails", rails);

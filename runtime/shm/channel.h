@@ -107,6 +107,9 @@ enum shm_msg_type {
 	SHM_MSG_EVENT = 8,
 	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
 	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
+	SHM_MSG_WITNESS = 13, /* daemon: is that node down (struct shm_witness)? The notifier's answer: what
+			       * slurmctld says */
+	SHM_MSG_LOST = 14, /* daemon: the step has lost that node (struct shm_witness) */
 	SHM_MSG_ALLOC = 12, /* memory that the daemon maps too (rcs_alloc): answer has its memfd */
 	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
 			      * socket that ends without it is a lost rank */
@@ -222,6 +225,12 @@ struct shm_monitor {
 	uint32_t step;
 	uint32_t len;	/* of nodes, with its NUL */
 	char nodes[];	/* names of the step's nodes, joined by commas, in the step's order */
+};
+struct shm_witness {
+	struct shm_msg m;
+	uint32_t step;
+	uint32_t down;	/* in an answer: 1, 0 */
+	char node[64];
 };
 struct shm_step_end {
 	struct shm_msg m;
