@@ -35,21 +35,24 @@ static int post_recv(struct ud *u, uint64_t slot)
 		.lkey = u->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = UD_RECV | slot, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	return -ibv_post_recv(u->qp, &wr, &bad);
+	return ibv_post_recv(u->qp, &wr, &bad);
 }
 
-static int to_rts(const struct rail *r)
+/* Receives may be posted from INIT on. */
+static int ready(struct rail *r)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port, .qkey = r->ud.qkey};
 	int err = ibv_modify_qp(r->ud.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 
+	for (uint64_t i = 0; i < UD_RECVS && !err; i++)
+		err = post_recv(&r->ud, i);
 	a.qp_state = IBV_QPS_RTR;
 	if (!err)
 		err = ibv_modify_qp(r->ud.qp, &a, IBV_QP_STATE);
 	a.qp_state = IBV_QPS_RTS;
 	if (!err)
 		err = ibv_modify_qp(r->ud.qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	return -err;
+	return err;
 }
 
 static void qp_close(struct rail *r)
@@ -84,13 +87,7 @@ static int qp_open(struct rail *r)
 	if (getrandom(&u->qkey, sizeof(u->qkey), 0) < 0)
 		return -errno;
 	u->qkey &= 0x7fffffff; /* the high bit is the kernel's */
-	for (uint64_t i = 0; i < UD_RECVS; i++) {
-		int err = post_recv(u, i);
-
-		if (err)
-			return err;
-	}
-	return to_rts(r);
+	return ready(r);
 }
 
 void verbs_ud_open(struct rail *r)

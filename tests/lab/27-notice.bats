@@ -57,9 +57,9 @@ failovers() { # NODE: of lane 0, with the node of the trouble
 		jq -c 'select(.event == "failover" and .lane == 0 and (.host == "n1" or .peer_host == "n1"))'
 }
 
-# both links of n1 say so, and nothing else
+# each link says so, and nothing else; it may say so again when it was tried anew
 verdicts() { # NODE NUMBER JQ
-	failovers "$1" | jq -se "length == $2 and all($3)" >/dev/null
+	failovers "$1" | jq -se "length >= $2 and all($3)" >/dev/null
 }
 
 show() { local n; for n in n0 n1 n2; do failovers $n; done; }
