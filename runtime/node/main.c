@@ -571,6 +571,10 @@ int main(int argc, char **argv)
 		n.o.self, n.o.nodes, n.rails, n.rails ? "" : ": ", n.rails ? "" : n.verbs_why);
 	if (n.rails && verbs_carrier_fd(n.vb) < 0)
 		node_log(&n, CONFIG_LOG_INFO, "no netlink here: carriers are known by the devices' events alone");
+	for (unsigned r = 0; r < n.rails; r++)
+		if (verbs_rail_ok(n.vb, r) && verbs_rail_datagrams(n.vb, r))
+			node_log(&n, CONFIG_LOG_WARN, "no UD queue pair on %s, so no probes: %s",
+				verbs_rail_name(n.vb, r), strerror(-verbs_rail_datagrams(n.vb, r)));
 	say(&n, "%s\n", "ready");
 	loop(&n);
 	node_log(&n, CONFIG_LOG_INFO, "job %u.%u ends: %s", n.o.job, n.o.restart, n.stop_why);

@@ -156,6 +156,9 @@ struct verbs_target *verbs_target_new(struct verbs_lane *lane);
 void verbs_target_free(struct verbs_target *t); /* NULL: nothing */
 int verbs_target_send(struct verbs_target *t, const void *data, size_t len); /* 0 or -errno */
 
+/* 0: the rail has a UD queue pair; else why it has none, -errno. */
+int verbs_rail_datagrams(const struct verbs *v, unsigned rail);
+
 /* Looks at the rail's carrier now: the kernel's word of its loss may come as late as a second (linkwatch). */
 void verbs_rail_check(struct verbs *v, unsigned rail);
 /* The netlink socket, for epoll: readable is a matter for verbs_async(); -1: there is none. */

@@ -31,6 +31,7 @@ struct ud {
 	struct ibv_mr *mr;
 	uint32_t sent, busy; /* requests so far, not completed */
 	bool broken;
+	int err; /* why there is none, -errno */
 };
 
 struct rail {

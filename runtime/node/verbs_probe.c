@@ -52,7 +52,7 @@ static int ready(struct rail *r)
 	a.qp_state = IBV_QPS_RTS;
 	if (!err)
 		err = ibv_modify_qp(r->ud.qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	return err;
+	return -err;
 }
 
 static void qp_close(struct rail *r)
@@ -92,10 +92,20 @@ static int qp_open(struct rail *r)
 
 void verbs_ud_open(struct rail *r)
 {
-	if (qp_open(r))
+	int err = qp_open(r);
+
+	if (err)
 		qp_close(r);
 	else
 		r->cq_used += UD_RECVS + UD_SENDS;
+	r->ud.err = err;
+}
+
+int verbs_rail_datagrams(const struct verbs *v, unsigned rail)
+{
+	const struct rail *r = &v->rail[rail];
+
+	return r->ud.qp ? 0 : r->ud.err ? r->ud.err : -ENODEV;
 }
 
 void verbs_ud_close(struct rail *r)
@@ -114,8 +124,8 @@ void verbs_ud_mend(struct rail *r)
 	if (!r->ud.broken)
 		return;
 	qp_close(r);
-	if (qp_open(r))
-		qp_close(r);
+	r->cq_used -= UD_RECVS + UD_SENDS;
+	verbs_ud_open(r);
 }
 
 void verbs_ud_completion(struct rail *r, const struct ibv_wc *wc)
