@@ -23,6 +23,7 @@ static void link_one(struct core_link *l, const uint8_t *msg, uint8_t how, uint6
 
 	memcpy(&c, msg, sizeof(c));
 	core_link_rx_ctrl(l, how & 4 ? CORE_LANE_TCP : how & 1, l->lane[how & 1].gen, &c, now);
+	core_link_probe_answered(l, how & 1, c.token, now);
 	for (int i = 0; i < 64 && core_link_poll(l, 0xff, now, &a) != CORE_ACT_NONE; i++) {
 		if (a.type == CORE_ACT_OPEN && a.lane != CORE_LANE_TCP)
 			core_link_opened(l, a.lane, a.gen, blob, now);
@@ -30,6 +31,8 @@ static void link_one(struct core_link *l, const uint8_t *msg, uint8_t how, uint6
 			core_link_connected(l, a.lane, a.gen, now);
 		if (a.type == CORE_ACT_FENCE)
 			core_link_fenced(l, a.lane, a.gen, now);
+		if (a.type == CORE_ACT_PROBE && how & 8)
+			core_link_probe_answered(l, a.lane, a.seq, now);
 	}
 }
 
