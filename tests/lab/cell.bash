@@ -159,7 +159,7 @@ syslog_start() {
 # A path that fails again and again is left alone for up to half a minute: here for two seconds.
 quick() { [[ $all == *flap* || $all == *+* ]]; }
 conf() { # NODE [MORE]: the lab's own settings, and more
-	"$lab" run "$1" -- sh -c "echo '{\"node_timeout_ms\": 20000${2:-}}' >/etc/rcshare/rcshare.conf"
+	"$lab" run "$1" -- sh -c "echo '{\"node_timeout_ms\": 20000, \"start_timeout_ms\": 30000${2:-}}' >/etc/rcshare/rcshare.conf"
 }
 configure() { conf "$1" ', "hold_down_max_ms": 2000'; }
 configure_no_more() { conf "$1"; }
@@ -242,7 +242,7 @@ evidence() {
 	for n in n0 n1 n2; do
 		"$lab" run $n -- sh -c 'cat /var/log/messages; dmesg | tail -n 40' >"$dir/messages.$n" || true
 	done
-	[[ -n $srun ]] && kill -0 "$srun" 2>/dev/null || return 0
+	[[ -n $srun && -n $id ]] && kill -0 "$srun" 2>/dev/null || return 0
 	on_nodes status || true
 	on_nodes stacks || true
 }
