@@ -13,6 +13,7 @@ static const char *const known[] = {
 	"RCSHARE_CONF",
 	PLUG_ENV_EAGER,
 	PLUG_ENV_NO_KILL,
+	PLUG_ENV_SPARES,
 };
 
 int plug_env_unknown(char *const *env, size_t *pos, char *name, size_t size)

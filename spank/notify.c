@@ -75,7 +75,7 @@ static void stay_loaded(void)
 
 #ifdef HAVE_PMIX_H
 
-#define INFO_MAX 18
+#define INFO_MAX 24
 
 /* PMIx may look at it until it calls back. */
 struct raised {
@@ -123,6 +123,7 @@ static void add_payload(struct raised *r)
 {
 	struct shm_event *ev = &r->ev;
 	bool failed = ev->code == SHM_EV_RAIL_FAILED, lost = ev->code == SHM_EV_RANK_LOST;
+	bool member = ev->code == SHM_EV_NODE_LOST || ev->code == SHM_EV_NODE_REPLACED;
 
 	/* Else it would reach slurmstepd's own default handler, and that ends the step. */
 	add(r, PMIX_EVENT_NON_DEFAULT, PMIX_BOOL)->data.flag = true;
@@ -130,6 +131,14 @@ static void add_payload(struct raised *r)
 	if (lost) {
 		add_u32(r, RCS_PMIX_KEY_STEP, ev->step);
 		add_u32(r, RCS_PMIX_KEY_RANK, ev->rank);
+	}
+	if (member) {
+		add_u32(r, RCS_PMIX_KEY_STEP, ev->step);
+		add_text(r, RCS_PMIX_KEY_PEER_HOST, ev->peer_host);
+		add_u32(r, RCS_PMIX_KEY_INDEX, ev->index);
+		add_u32(r, RCS_PMIX_KEY_INCARNATION, ev->incarnation);
+		add_u32(r, RCS_PMIX_KEY_FIRST_RANK, ev->first_rank);
+		add_u32(r, RCS_PMIX_KEY_RANKS, ev->ranks);
 	}
 	add_u32(r, RCS_PMIX_KEY_ORIGIN, ev->origin);
 	add_text(r, RCS_PMIX_KEY_HOST, ev->host);
@@ -202,7 +211,7 @@ static void raise_event(const struct shm_event *ev)
 	struct raised *r;
 	pmix_status_t rc;
 
-	if (ev->code < SHM_EV_RAIL_FAILED || ev->code > SHM_EV_PARTITIONED || !pmix_find())
+	if (ev->code < SHM_EV_RAIL_FAILED || ev->code > SHM_EV_NODE_REPLACED || !pmix_find())
 		return;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -210,6 +219,7 @@ static void raise_event(const struct shm_event *ev)
 	r->ev = *ev;
 	r->ev.host[sizeof(r->ev.host) - 1] = '\0';
 	r->ev.reason[sizeof(r->ev.reason) - 1] = '\0';
+	r->ev.peer_host[sizeof(r->ev.peer_host) - 1] = '\0';
 	/* The name Slurm gives the step's ranks: handlers may ask for their own namespace only. */
 	snprintf(r->source.nspace, sizeof(r->source.nspace), "slurm.pmix.%u.%u", self.job, self.step);
 	r->source.rank = PMIX_RANK_UNDEF;
@@ -307,9 +317,9 @@ static int say(int fd, uint32_t type)
 }
 
 /* From now on tell this socket the news; the members of the step are its nodes. */
-static int monitor(int fd, uint32_t step, const char *nodes)
+static int monitor(int fd, const struct notify_step *step)
 {
-	size_t len = nodes ? strlen(nodes) + 1 : 1;
+	size_t len = step->nodes ? strlen(step->nodes) + 1 : 1;
 	struct shm_monitor *m = calloc(1, sizeof(*m) + len);
 	int size = SHM_MONITOR_MAX + 4096, rc;
 
@@ -317,10 +327,11 @@ static int monitor(int fd, uint32_t step, const char *nodes)
 		return -ENOMEM;
 	m->m.type = SHM_MSG_MONITOR;
 	m->m.abi = SHM_ABI;
-	m->step = step;
+	m->step = step->step;
+	m->spares = step->spares;
 	m->len = (uint32_t)len;
-	if (nodes)
-		memcpy(m->nodes, nodes, len);
+	if (step->nodes)
+		memcpy(m->nodes, step->nodes, len);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	rc = send(fd, m, sizeof(*m) + len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 	free(m);
@@ -395,7 +406,7 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 	if (!rc)
 		rc = say(self.sock, SHM_MSG_STEP_END);
 	if (!rc)
-		rc = monitor(self.sock, step->step, step->nodes);
+		rc = monitor(self.sock, step);
 	ctld.daemon = self.sock;
 	if (!rc)
 		rc = ctld_start(&ctld);

@@ -11,11 +11,13 @@
 /*
  * Called in slurm_spank_init_post_opt of slurmstepd, for each step that uses rcshare, once the
  * daemon is ready. Returns 0 or -errno; the step runs on without events when it fails.
- * `nodes`: names of the step's nodes, joined by commas, or NULL; valid during the call only.
+ * `nodes`: the step's nodes with their tasks, as plug_layout_join makes it, or NULL; valid during the call
+ * only. The last `spares` of them stand by.
  */
 struct notify_step {
 	uint32_t job, step;
 	const char *nodes;
+	uint32_t spares;
 	bool keep; /* a rank that dies does not end the step */
 	bool mark_down; /* Slurm is told of a lost node (ctld.h) ... */
 	bool witness;	/* ... and asked about one, where two are left */

@@ -60,12 +60,9 @@ static int set_spares(struct plug_option *opt, const char *v, struct plug_error 
 {
 	long n;
 
-	(void)opt;
-	if (number(v, 1 << 20, &n))
+	if (number(v, PLUG_SPARES_MAX, &n))
 		return plug_error_set(err, -EINVAL, "spares=%s: give a number of nodes", v);
-	if (n > 0)
-		return plug_error_set(err, -ENOTSUP,
-			"spares=%s: spare nodes are not supported by this version", v);
+	opt->spares = (uint32_t)n;
 	return 0;
 }
 
@@ -141,6 +138,9 @@ int plug_option_parse(const char *value, struct plug_option *opt, struct plug_er
 		if (rc)
 			return rc;
 	}
+	if (o.spares && o.eager == 1)
+		return plug_error_set(err, -EINVAL, "spares and eager=1 do not go together: eager waits for "
+			"all ranks of the step, and those of spare nodes stand by");
 	*opt = o;
 	return 0;
 }

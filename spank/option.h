@@ -9,6 +9,8 @@
 #ifndef RCSHARE_SPANK_OPTION_H
 #define RCSHARE_SPANK_OPTION_H
 
+#include <stdint.h>
+
 #include "spank/error.h"
 
 enum plug_mode {
@@ -19,23 +21,26 @@ enum plug_mode {
 
 #define PLUG_RAILS_MAX 16
 #define PLUG_PATH_MAX 1024
+#define PLUG_SPARES_MAX 32767 /* nodes; core/view.h has no more */
 
 struct plug_option {
 	enum plug_mode mode;
 	int rails;		 /* 0: as many as the node has */
 	int eager;		 /* -1: as the configuration says */
 	int keep_step;		 /* the same */
+	uint32_t spares;	 /* the last nodes of the step that stand by */
 	char log[PLUG_PATH_MAX]; /* "": as the configuration says */
 };
 
 #define PLUG_OPTION_INIT                                                                           \
 	{                                                                                          \
-		.mode = PLUG_OFF, .rails = 0, .eager = -1, .keep_step = -1, .log = ""                               \
+		.mode = PLUG_OFF, .rails = 0, .eager = -1, .keep_step = -1, .spares = 0,            \
+		.log = ""                                                                          \
 	}
 
 /*
- * Parses `value`. Returns 0 and sets *opt, or -EINVAL (not of the form) or -ENOTSUP (of the
- * form, but not in this version) with a sentence in *err that names what would be valid.
+ * Parses `value`. Returns 0 and sets *opt, or -EINVAL with a sentence in *err that names what
+ * would be valid.
  */
 int plug_option_parse(const char *value, struct plug_option *opt, struct plug_error *err);
 

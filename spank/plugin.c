@@ -28,11 +28,13 @@ SPANK_PLUGIN(rcshare, 1)
 #include "spank/env.h"
 #include "spank/hostlist.h"
 #include "spank/launch.h"
+#include "spank/layout.h"
 #include "spank/notify.h"
 #include "spank/option.h"
 #include "spank/site.h"
 #include "spank/survive.h"
 
+#define PLUG_ENV_TASKS "SLURM_STEP_TASKS_PER_NODE"
 #define EXTERN_STEP 0xfffffffcu /* SLURM_EXTERN_CONT of slurm.h */
 
 static struct plug_conf conf;
@@ -48,7 +50,7 @@ static struct {
 /* The step in slurmstepd. */
 static struct {
 	bool uses;    /* the daemon is ready */
-	bool refused; /* `require`, and it is not */
+	bool refused; /* `require`, and it is not; or spares that cannot be */
 	bool placed;
 	char message[700]; /* for the user, once there is a way to him */
 	char *nodelist;	   /* the job's, for the tasks: pmix_nodes */
@@ -216,6 +218,7 @@ static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 	spank_unsetenv(sp, PLUG_ENV_SOCKET);
 	spank_unsetenv(sp, PLUG_ENV_STEP);
 	spank_unsetenv(sp, PLUG_ENV_DISABLED);
+	spank_unsetenv(sp, PLUG_ENV_SPARES);
 	if (opt->mode == PLUG_OFF)
 		return;
 	if (!step.uses) {
@@ -228,6 +231,10 @@ static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 	spank_setenv(sp, PLUG_ENV_STEP, text, 1);
 	if (opt->eager >= 0)
 		spank_setenv(sp, PLUG_ENV_EAGER, opt->eager ? "1" : "0", 1);
+	if (opt->spares) {
+		snprintf(text, sizeof(text), "%u", opt->spares);
+		spank_setenv(sp, PLUG_ENV_SPARES, text, 1);
+	}
 }
 
 /*
@@ -248,31 +255,49 @@ static void pmix_nodes(spank_t sp)
 	spank_setenv(sp, "SLURM_JOB_NODELIST", part, 1);
 }
 
-/* The step's nodes, expanded; the caller frees *out. NULL: Slurm does not tell, or no memory. */
-static const char *step_nodes(spank_t sp, char **out)
+/* The step's nodes and their tasks; the caller frees it. NULL: Slurm does not tell, or no memory. */
+static char *step_nodes(spank_t sp)
 {
-	static char list[PLUG_HOSTLIST_MAX];
+	static char list[PLUG_HOSTLIST_MAX], tasks[PLUG_HOSTLIST_MAX];
+	char *names = NULL, *joined = NULL;
 	struct plug_error err;
 
-	*out = NULL;
 	if (job_env(sp, "SLURM_STEP_NODELIST", list, sizeof(list)))
-		plug_hostlist_expand(list, out, &err);
-	return *out;
+		plug_hostlist_expand(list, &names, &err);
+	if (names)
+		joined = plug_layout_join(names, job_env(sp, PLUG_ENV_TASKS, tasks, sizeof(tasks)));
+	free(names);
+	return joined;
+}
+
+/* All nodes of the step see the same here, so they decide the same. */
+static int spares_check(spank_t sp, const struct plug_option *opt, struct plug_error *err)
+{
+	static char tasks[PLUG_HOSTLIST_MAX];
+	char how[64];
+
+	return plug_layout_spares(opt->spares, job_env(sp, PLUG_ENV_TASKS, tasks, sizeof(tasks)),
+		job_env(sp, "SLURM_DISTRIBUTION", how, sizeof(how)), err);
 }
 
 /* Why this step does without rcshare: kept for the user, who can not be told yet. */
-static void step_without(const struct plug_option *opt, const struct plug_error *err)
+static void step_without(spank_t sp, const struct plug_option *opt, const struct plug_error *err)
 {
+	uint32_t node = 0;
 	char host[256];
 	const char *form = "rcshare: %s: not used: %s; the job runs on its native path";
 
-	if (step.refused)
+	/* with spares there is no native path that would make sense */
+	if (step.refused || opt->spares)
 		form = "rcshare: %s: step refused: %s";
 	else if (opt->mode == PLUG_REQUIRE)
 		form = "rcshare: %s: step refused, as --rcshare=require asks: %s";
-	step.refused |= opt->mode == PLUG_REQUIRE;
 	snprintf(step.message, sizeof(step.message), form, node_name(host, sizeof(host)), err->text);
 	slurm_error("%s", step.message);
+	spank_get_item(sp, S_JOB_NODEID, &node);
+	if (step.refused && opt->spares && node)
+		*step.message = '\0'; /* all nodes refuse alike, the first one says so */
+	step.refused |= opt->mode == PLUG_REQUIRE || opt->spares;
 }
 
 static void log_sentence(const char *sentence)
@@ -283,11 +308,12 @@ static void log_sentence(const char *sentence)
 static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 {
 	struct notify_step s = {.job = step.job, .step = stepid, .log = log_sentence};
-	char path[PLUG_PATH_MAX + 64], *nodes;
+	char path[PLUG_PATH_MAX + 64], *nodes = step_nodes(sp);
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/%u.%u/sock", conf.run_dir, step.job, step.restart);
-	s.nodes = step_nodes(sp, &nodes);
+	s.nodes = nodes;
+	s.spares = opt->spares;
 	s.mark_down = conf.mark_down;
 	s.witness = conf.witness;
 	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step;
@@ -323,12 +349,13 @@ static void step_begin(spank_t sp)
 		step.refused = cli.given || (env && *env);
 	} else if (opt.mode != PLUG_OFF) {
 		plug_site_load(&conf);
-		rc = step_start(sp, &opt, &err);
+		step.refused = spares_check(sp, &opt, &err) != 0;
+		rc = step.refused ? -EINVAL : step_start(sp, &opt, &err);
 		step.uses = rc == 0;
 	}
 	step_env(sp, &opt, stepid);
 	if (rc)
-		step_without(&opt, &err);
+		step_without(sp, &opt, &err);
 	if (step.uses) {
 		step_notify(sp, &opt, stepid);
 		pmix_nodes(sp);

@@ -92,14 +92,16 @@ static int request_send(struct cl_chan *ch, const void *req, size_t len)
 	return n < 0 ? -errno : 0;
 }
 
-int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
-	int *fds, unsigned *nfds)
+static int ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
+	int *fds, unsigned *nfds, void (*before)(const struct cl_chan *))
 {
 	struct shm_msg *m = answer;
 	int rc = settle(ch);
 
 	if (!rc)
 		rc = request_send(ch, req, req_len);
+	if (!rc && before)
+		before(ch);
 	if (!rc) {
 		rc = answer_read(ch, answer, answer_len, fds, nfds);
 		/* when it comes after all, it must not be taken for that of another request */
@@ -119,6 +121,18 @@ int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, siz
 		while (*nfds)
 			close(fds[--*nfds]);
 	return m->status;
+}
+
+int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
+	int *fds, unsigned *nfds)
+{
+	return ask(ch, req, req_len, answer, answer_len, fds, nfds, NULL);
+}
+
+int cl_chan_ask_long(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
+	void (*wait)(const struct cl_chan *))
+{
+	return ask(ch, req, req_len, answer, answer_len, NULL, NULL, wait);
 }
 
 int cl_chan_tell(struct cl_chan *ch, void *req, size_t req_len)
@@ -265,6 +279,16 @@ static int chan_attach(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struc
 	return rc;
 }
 
+int cl_chan_connect(rcs_ctx *ctx, struct cl_chan *ch, struct rcs_error *err)
+{
+	int fd = sock_connect(ctx->socket, err);
+
+	if (fd < 0)
+		return fd;
+	ch->sock = fd;
+	return 0;
+}
+
 int cl_chan_open(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struct rcs_error *err)
 {
 	int rc;
@@ -293,7 +317,7 @@ void cl_chan_close(struct cl_chan *ch)
 	struct shm_msg bye;
 
 	ch->dead = false;
-	if (ch->shm && ch->sock >= 0) {
+	if (ch->sock >= 0) {
 		cl_msg_init(&bye, SHM_MSG_DETACH);
 		request_send(ch, &bye, sizeof(bye));
 	}

@@ -49,6 +49,7 @@ void cl_leave(rcs_ctx *ctx)
 		pthread_mutex_unlock(&ctx->lock);
 		e->ev.host = e->host;
 		e->ev.reason = e->reason;
+		e->ev.peer_host = e->peer_host;
 		if (fn)
 			fn(&e->ev, arg);
 		free(e);
@@ -174,6 +175,8 @@ static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_err
 	rc = find_runtime(ctx, o->socket, err);
 	if (!rc)
 		rc = find_identity(ctx, o, err);
+	if (!rc && env_number("RCSHARE_SPARES", 0))
+		rc = cl_place(ctx, err);
 	/* attached already, so that a problem shows here; the first endpoint takes the channel */
 	if (!rc)
 		rc = cl_chan_open(ctx, 0, &ctx->spare, err);
@@ -205,6 +208,7 @@ static void ctx_free(rcs_ctx *ctx)
 		free(e);
 	}
 	cl_chan_close(&ctx->spare);
+	cl_chan_close(&ctx->place);
 	if (ctx->epfd >= 0)
 		close(ctx->epfd);
 	for (uint32_t i = 0; i < ctx->chunks; i++)
@@ -237,7 +241,7 @@ int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *
 	c->pid = (uint32_t)getpid();
 	c->evq_tail = &c->evq;
 	c->helper_efd = c->epfd = -1;
-	c->spare = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
+	c->spare = c->place = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
 	rc = ctx_setup(c, &o, err);
 	if (rc) {
 		ctx_free(c);

@@ -137,7 +137,8 @@ static void end_requests(rcs_ep *ep, int status)
 		}
 }
 
-static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *host, const char *reason)
+static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *host, const char *reason,
+	const char *peer_host)
 {
 	struct cl_event *e = ctx->event_fn ? calloc(1, sizeof(*e)) : NULL;
 
@@ -146,6 +147,7 @@ static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *hos
 	e->ev = *ev;
 	snprintf(e->host, sizeof(e->host), "%.63s", host);
 	snprintf(e->reason, sizeof(e->reason), "%.63s", reason);
+	snprintf(e->peer_host, sizeof(e->peer_host), "%.63s", peer_host);
 	*ctx->evq_tail = e;
 	ctx->evq_tail = &e->next;
 }
@@ -165,11 +167,12 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	if (status != RCS_ERR_NOMEM && status != RCS_ERR_PARTITIONED && !ctx->lost_told) {
 		struct rcs_event ev = {.code = RCS_EVENT_RUNTIME_LOST, .origin = ep->ch.node,
 			.peer = UINT32_MAX, .rail = UINT32_MAX, .to_rail = UINT32_MAX,
-			.rank = UINT32_MAX, .step = UINT32_MAX};
+			.rank = UINT32_MAX, .step = UINT32_MAX, .index = UINT32_MAX,
+			.first_rank = UINT32_MAX};
 
 		ctx->lost_told = true;
 		event_push(ctx, &ev, "", status == RCS_ERR_PROTOCOL ? "channel damaged" :
-			"daemon ended");
+			"daemon ended", "");
 	}
 }
 
@@ -208,11 +211,15 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 	rcs_ctx *ctx = ep->ctx;
 	struct rcs_event e = {.code = ev->code, .origin = ev->origin, .seq = ev->seq, .peer = ev->peer,
 		.rail = ev->rail, .to_rail = ev->to_lane, .rank = ev->rank, .step = ev->step,
-		.frames_resent = ev->frames_resent, .view = ev->view, .time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
+		.frames_resent = ev->frames_resent, .view = ev->view, .index = ev->index,
+		.incarnation = ev->incarnation, .first_rank = ev->first_rank, .ranks = ev->ranks,
+		.time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
 		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns};
 
 	if (ev->origin >= ctx->nodes)
 		return;
+	if (ev->code != SHM_EV_NODE_LOST && ev->code != SHM_EV_NODE_REPLACED)
+		e.index = e.first_rank = UINT32_MAX;
 	if (ev->code == SHM_EV_RANK_LOST)
 		rank_lost(ep, ev->origin);
 	if (ev->code == SHM_EV_NODE_LOST)
@@ -225,7 +232,7 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 	ctx->event_seq[ev->origin] = ev->seq;
 	if (ev->code == SHM_EV_RAIL_BACK && ev->origin == ctx->node)
 		ctx->rails_back++;
-	event_push(ctx, &e, ev->host, ev->reason);
+	event_push(ctx, &e, ev->host, ev->reason, ev->peer_host);
 }
 
 /* Peers that wait for us hear it now, not when they try. */

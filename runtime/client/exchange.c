@@ -35,6 +35,7 @@ int rcs_publish(rcs_ep *ep, struct rcs_error *err)
 int rcs_lookup(rcs_ep *ep, uint32_t rank, rcs_peer **peer, struct rcs_error *err)
 {
 	struct wire_addr a;
+	uint32_t task;
 	int rc;
 
 	if (!ep || !peer)
@@ -46,8 +47,8 @@ int rcs_lookup(rcs_ep *ep, uint32_t rank, rcs_peer **peer, struct rcs_error *err
 		return cl_fail(err, RCS_ERR_INVALID, "rank %u of %u", rank, ep->ctx->nranks);
 	if (rank == ep->ctx->rank)
 		a = ep->ctx->eps->ch.addr;
-	else
-		rc = cl_pmix_get(&ep->ctx->pmix, rank, CL_PMIX_ADDR, &a, sizeof(a), err);
+	else if (!(rc = cl_where(ep->ctx, rank, &task, err)))
+		rc = cl_pmix_get(&ep->ctx->pmix, task, CL_PMIX_ADDR, &a, sizeof(a), err);
 	if (rc)
 		return rc;
 	rc = cl_enter(ep->ctx);

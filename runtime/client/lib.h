@@ -243,7 +243,7 @@ struct rcs_cntr {
 struct cl_event {
 	struct cl_event *next;
 	struct rcs_event ev;
-	char host[64], reason[64];
+	char host[64], reason[64], peer_host[64];
 };
 
 struct rcs_ctx {
@@ -255,6 +255,8 @@ struct rcs_ctx {
 	char *socket;
 	struct rcs_pmix pmix;
 	rcs_ep *eps;
+	struct cl_chan place; /* of a step with spares; sock -1: there are none */
+	uint32_t incarnation;
 	struct cl_chan spare; /* attached in rcs_init, taken by the first rcs_ep_open */
 	uint32_t nodes, node;
 	struct rcs_limits limits;
@@ -311,11 +313,22 @@ void cl_chan_close(struct cl_chan *ch);
 /* One request and its answer. 0, or -errno with the daemon's sentence in answer. fds may be NULL. */
 int cl_chan_ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
 	int *fds, unsigned *nfds);
+/* ... which may take any time: wait returns when there is something to read. */
+int cl_chan_ask_long(struct cl_chan *ch, void *req, size_t req_len, void *answer, size_t answer_len,
+	void (*wait)(const struct cl_chan *));
+/* A connection alone. */
+int cl_chan_connect(rcs_ctx *ctx, struct cl_chan *ch, struct rcs_error *err);
 int cl_chan_tell(struct cl_chan *ch, void *req, size_t req_len); /* the answer is of no interest */
 /* As close, but returns when the daemon has let go of the channel, or a second has passed. */
 void cl_chan_close_wait(struct cl_chan *ch);
 bool cl_chan_lost(struct cl_chan *ch); /* the daemon's end of the socket is closed */
 void cl_msg_init(struct shm_msg *m, uint32_t type);
+
+/* --- place.c: steps with spares ---------------------------------------------------------------- */
+/* Sets rank, nranks, incarnation. Waits on a spare; RCS_NOT_NEEDED with that. Without the lock. */
+int cl_place(rcs_ctx *ctx, struct rcs_error *err);
+/* The process that has the rank now; the same number without spares. Without the lock. */
+int cl_where(rcs_ctx *ctx, uint32_t rank, uint32_t *task, struct rcs_error *err);
 
 /* --- op.c -------------------------------------------------------------------------------------- */
 struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool send); /* NULL: AGAIN */

@@ -106,6 +106,11 @@ struct rcs_init_opts {
 /*
  * Attaches to the node's runtime. opts may be NULL: lazy, no helper, identity from PMIx. Without
  * RCS_INIT_EAGER it is local: no collective, returns before any peer is up.
+ *
+ * In a step with spare nodes (srun --rcshare=on,spares=K) the ranks of those nodes wait here: until they are
+ * needed, then it returns RCS_OK with the number of a lost rank (rcs_incarnation), or until all others have
+ * ended their contexts, then RCS_NOT_NEEDED, and there is no context: exit with 0. rcs_rank and rcs_size
+ * count the ranks that are active.
  */
 RCS_API int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *err);
 
@@ -115,6 +120,9 @@ RCS_API void rcs_fini(rcs_ctx *ctx);
 
 RCS_API uint32_t rcs_rank(const rcs_ctx *ctx);
 RCS_API uint32_t rcs_size(const rcs_ctx *ctx);
+/* With spare nodes: 0, or how often this rank's place has been taken over: then this process is the
+ * replacement of a rank that was lost with its node, and has nothing of its memory. */
+RCS_API uint32_t rcs_incarnation(const rcs_ctx *ctx);
 
 struct rcs_limits {
 	size_t inject_max; /* bytes, rcs_inject */
@@ -376,6 +384,7 @@ enum rcs_event_code {
 	RCS_EVENT_NODE_SUSPECTED = 7,
 	RCS_EVENT_NODE_LOST = 8,   /* requests to ranks of node `peer` end with RCS_ERR_NODE_LOST */
 	RCS_EVENT_PARTITIONED = 9, /* of this node: all requests end with RCS_ERR_PARTITIONED */
+	RCS_EVENT_NODE_REPLACED = 10, /* node `peer`, a spare, has the ranks of a lost one: look them up anew */
 };
 struct rcs_event {
 	uint32_t code;	 /* enum rcs_event_code */
@@ -383,10 +392,14 @@ struct rcs_event {
 	uint64_t seq;	 /* grows by one for each event of an origin */
 	uint32_t peer, rail, to_rail, rank, step; /* ~0: not applicable */
 	uint32_t frames_resent;
-	uint32_t view;	  /* NODE_LOST: number of the view without it; else 0 */
+	uint32_t view;	  /* NODE_LOST, NODE_REPLACED: number of the view; else 0 */
 	uint64_t time_ns; /* UTC */
 	uint64_t notice_ns, recover_ns, blackout_ns; /* durations */
 	const char *host, *reason; /* valid during the call */
+	/* NODE_LOST, NODE_REPLACED: the ranks that the node had or has. index and first_rank are ~0 where it
+	 * had none, as a spare that stood by. incarnation: how often the index has been taken over */
+	uint32_t index, incarnation, first_rank, ranks;
+	const char *peer_host; /* of `peer`; "" with other events */
 };
 typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);
 /* fn is called from within calls of this context (or the helper thread), without its lock held.

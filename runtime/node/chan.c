@@ -129,6 +129,7 @@ int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *
 	s->addr.epoch = c->epoch;
 	s->addr.step = c->step;
 	s->addr.rank = c->rank;
+	s->addr.incarnation = spare_incarnation(n, c->step);
 	wire_addr_seal(&s->addr);
 	n->slot[slot] = c;
 	n->rank_chans++;
@@ -163,6 +164,8 @@ void chan_close(struct node *n, struct chan *c, const char *why)
 	node_unwatch(n, &c->sock);
 	if (c->kind == CHAN_MONITOR)
 		member_end(n, c);
+	if (c->kind == CHAN_PLACE)
+		spare_left(n, c);
 	if (c->kind != CHAN_RANK)
 		return;
 	if (n->slot[c->slot] == c)
@@ -459,6 +462,9 @@ static bool own(struct node *n, const struct wire_rec *r, const void *payload)
 		return true;
 	case WIRE_REC_VIEW:
 		member_receive(n, r, payload);
+		return true;
+	case WIRE_REC_ENDED:
+		spare_receive(n, r);
 		return true;
 	case WIRE_REC_KEY_ASK:
 	case WIRE_REC_KEY:

@@ -18,7 +18,7 @@
 
 #include "node/access.h"
 
-#define CONNS_MAX (NODE_CHANS_MAX + 64)
+#define CONNS_MAX (2 * NODE_CHANS_MAX + 64) /* with spares each context has one more */
 
 union any_msg {
 	struct shm_msg m;
@@ -30,6 +30,8 @@ union any_msg {
 	struct shm_eager eager;
 	struct shm_step_end step_end;
 	struct shm_witness witness;
+	struct shm_place place;
+	struct shm_where where;
 	uint8_t room[sizeof(struct shm_monitor) + SHM_MONITOR_MAX];
 	struct shm_monitor monitor;
 };
@@ -355,6 +357,10 @@ static size_t want_len(uint32_t type)
 		return sizeof(struct shm_alloc);
 	case SHM_MSG_EAGER:
 		return sizeof(struct shm_eager);
+	case SHM_MSG_PLACE:
+		return sizeof(struct shm_place);
+	case SHM_MSG_WHERE:
+		return sizeof(struct shm_where);
 	default:
 		return sizeof(struct shm_msg);
 	}
@@ -429,8 +435,16 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	case SHM_MSG_STEP_END:
 		do_step_end(n, c);
 		break;
+	case SHM_MSG_PLACE:
+		spare_place(n, c, &u.place);
+		break;
+	case SHM_MSG_WHERE:
+		spare_where(n, c, &u.where);
+		break;
 	case SHM_MSG_DETACH:
 		c->bye = true;
+		if (c->kind == CHAN_PLACE)
+			spare_left(n, c);
 		break;
 	default:
 		reply(c, u.m.type, -EOPNOTSUPP, "unknown request");

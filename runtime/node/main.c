@@ -552,6 +552,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "rcshared");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	n.no_member = NODE_NONE;
 	n.now = n.started_at = node_clock();
 	if (n.lock_fd >= 0)
 		fcntl(n.lock_fd, F_SETFD, FD_CLOEXEC);

@@ -10,12 +10,12 @@
  *
  * A step that has ended here goes on answering others for a while: they end a little later.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/view.h"
-#include "node/node.h"
+#include "node/member.h"
 #include "rcshare.h"
 
 #define MS	   1000000ull
@@ -24,21 +24,6 @@
 #define WITNESS_HOLDS_NS (20000 * MS) /* a command that asks it may take ten seconds */
 #define BACKLOG_MAX 16384u /* messages to a node without a path are lost instead */
 
-struct member {
-	uint32_t step;
-	struct chan *monitor; /* NULL: the step has ended here */
-	uint64_t until;	      /* then: forgotten */
-	uint16_t nodes, self;
-	uint32_t *node; /* [nodes] index in the job */
-	struct core_view *view;
-	uint64_t deadline;
-	uint64_t cut_since; /* is_cut() since; 0: not */
-	uint64_t witness_at, witness_until; /* asked again then; its last word holds until then */
-	bool *suspected;    /* [nodes] */
-	bool *spoken;	    /* [nodes] the machine had a message for it */
-	struct member *next;
-};
-
 static void forget(struct node *n, struct member *m)
 {
 	struct member **p = &n->members;
@@ -46,14 +31,16 @@ static void forget(struct node *n, struct member *m)
 	while (*p != m)
 		p = &(*p)->next;
 	*p = m->next;
+	spare_close(m);
 	free(m->node);
+	free(m->tasks);
 	free(m->suspected);
 	free(m->spoken);
 	free(m->view);
 	free(m);
 }
 
-static struct member *find(struct node *n, uint32_t step)
+struct member *member_find(struct node *n, uint32_t step)
 {
 	struct member *m = n->members;
 
@@ -62,21 +49,25 @@ static struct member *find(struct node *n, uint32_t step)
 	return m;
 }
 
-/* Names in the step's order, to indices of the job; both lists run the same way mostly. */
+/* "NAME/TASKS" or "NAME" in the step's order, to indices of the job; both lists run the same way mostly. */
 static bool map_nodes(struct node *n, struct member *m, char *names)
 {
 	uint32_t at = 0, max = n->o.nodes;
-	char *save, *name;
+	char *save, *name, *tasks;
 
 	m->node = calloc(max, sizeof(*m->node));
+	m->tasks = calloc(max, sizeof(*m->tasks));
 	m->suspected = calloc(max, sizeof(*m->suspected));
 	m->spoken = calloc(max, sizeof(*m->spoken));
-	if (!m->node || !m->suspected || !m->spoken)
+	if (!m->node || !m->tasks || !m->suspected || !m->spoken)
 		return false;
 	m->self = CORE_VIEW_NONE;
 	for (name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
 		uint32_t tried = 0;
 
+		tasks = strchr(name, '/');
+		if (tasks)
+			*tasks++ = '\0';
 		while (tried < max && strcmp(n->o.names[at], name)) {
 			at = (at + 1) % max;
 			tried++;
@@ -85,6 +76,7 @@ static bool map_nodes(struct node *n, struct member *m, char *names)
 			return false;
 		if (at == n->o.self)
 			m->self = m->nodes;
+		m->tasks[m->nodes] = (uint16_t)(tasks ? strtoul(tasks, NULL, 10) : 0);
 		m->node[m->nodes++] = at;
 	}
 	return m->self != CORE_VIEW_NONE;
@@ -98,44 +90,56 @@ static void configure(const struct node *n, const struct member *m, struct core_
 	cfg->nodes = m->nodes;
 	cfg->self = m->self;
 	cfg->witness = n->cfg.tie_breaker;
+	cfg->spares = m->spares;
 	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
 	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
 	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
 }
 
+/* 0, or -errno: EINVAL where the nodes are not the job's. */
+static int begin(struct node *n, struct member *m, const struct shm_monitor *req)
+{
+	char *names = strndup(req->nodes, req->len - 1);
+	struct core_view_cfg cfg;
+	bool known = names && map_nodes(n, m, names);
+
+	free(names);
+	if (!known)
+		return names ? -EINVAL : -ENOMEM;
+	m->spares = req->spares < m->nodes ? (uint16_t)req->spares : 0;
+	configure(n, m, &cfg);
+	m->view = calloc(1, core_view_size(&cfg) ? core_view_size(&cfg) : 1);
+	if (!core_view_size(&cfg) || !m->view || spare_open(m))
+		return -ENOMEM;
+	m->view = core_view_init(m->view, &cfg, n->now);
+	return 0;
+}
+
 void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 {
-	struct core_view_cfg cfg;
 	struct member *m;
-	char *names;
+	int err;
 
-	if (!n->cfg.node_timeout_ms || req->len < 2 || find(n, req->step))
+	if (!n->cfg.node_timeout_ms || req->len < 2 || member_find(n, req->step))
 		return;
 	m = calloc(1, sizeof(*m));
-	names = strndup(req->nodes, req->len - 1);
-	if (!m || !names) {
-		free(m);
-		free(names);
+	if (!m)
 		return;
-	}
 	m->step = req->step;
 	m->monitor = c;
 	m->next = n->members;
 	n->members = m;
-	if (!map_nodes(n, m, names) || m->nodes < 2) {
-		free(names);
-		forget(n, m);
-		return;
+	err = begin(n, m, req);
+	if (err) {
+		node_log(n, CONFIG_LOG_WARN, "no membership for step %u: %s", m->step, err == -EINVAL ?
+			"its nodes are not those of the job" : "out of memory");
+		n->no_member = m->step;
 	}
-	free(names);
-	configure(n, m, &cfg);
-	m->view = calloc(1, core_view_size(&cfg) ? core_view_size(&cfg) : 1);
-	if (!core_view_size(&cfg) || !m->view) {
-		node_log(n, CONFIG_LOG_WARN, "no membership for step %u: out of memory", m->step);
+	if (err || m->nodes < 2)
 		forget(n, m);
-		return;
-	}
-	m->view = core_view_init(m->view, &cfg, n->now);
+	else
+		spare_begin(n, m);
+	spare_settle(n);
 }
 
 void member_end(struct node *n, struct chan *c)
@@ -144,6 +148,7 @@ void member_end(struct node *n, struct chan *c)
 		if (m->monitor == c) {
 			m->monitor = NULL;
 			m->until = n->now + LINGER_NS;
+			spare_step_ended(n, m);
 		}
 }
 
@@ -160,16 +165,26 @@ static bool watched(const struct member *m, uint16_t who)
 	return false;
 }
 
-/* Neighbours to be watched, and whom the machine speaks to, are contacted without any rank's wish. */
+/*
+ * Neighbours to be watched, and whom the machine speaks to, are contacted without any rank's wish. A spare
+ * and all others have their lanes up before they are needed.
+ */
 static void reach(struct node *n, struct member *m, uint16_t i)
 {
+	uint16_t active = (uint16_t)(m->nodes - m->spares);
+	bool by_spare = i >= active || m->self >= active;
 	struct link *l;
 
-	if (!core_view_member(m->view, i) || !(m->spoken[i] || watched(m, i)))
+	if (!core_view_member(m->view, i) || !(m->spoken[i] || watched(m, i) || by_spare))
 		return;
 	l = link_get(n, m->node[i]);
-	if (l)
-		find_link(l);
+	if (!l || l->lost)
+		return;
+	find_link(l);
+	if (by_spare && l->heard_at && !l->core.wanted) {
+		core_link_want(&l->core, n->now);
+		link_dirty(l);
+	}
 }
 
 static void look(struct node *n, struct member *m, uint16_t i)
@@ -304,10 +319,13 @@ static void lost(struct node *n, struct member *m, const struct core_view_act *a
 	struct shm_event ev = {.code = SHM_EV_NODE_LOST, .step = m->step, .rank = NODE_NONE,
 		.peer = m->node[a->node], .rail = NODE_NONE, .to_lane = SHM_LANE_NONE, .view = a->view};
 
+	spare_fill(m, a->index, &ev);
+	spare_lost(m, a);
 	if (!l || l->lost)
 		return;
 	if (l->heard_at && n->now > l->heard_at)
 		ev.notice_ns = n->now - l->heard_at;
+	snprintf(ev.peer_host, sizeof(ev.peer_host), "%.63s", n->o.names[l->peer]);
 	snprintf(ev.reason, sizeof(ev.reason), "view %u", a->view);
 	node_log(n, CONFIG_LOG_WARN, "node %u (%s) is lost, view %u", l->peer, n->o.names[l->peer], a->view);
 	evlog_event(&n->log, "node_lost", json_pack("{s:i,s:s,s:i,s:i,s:I}", "peer", (int)l->peer,
@@ -334,6 +352,7 @@ static void stop(struct node *n, struct member *m, const char *why)
 		if (n->link[m->node[i]])
 			link_lost(n->link[m->node[i]]);
 	event_local(n, &ev);
+	spare_settle(n);
 }
 
 void member_removed(struct node *n)
@@ -346,6 +365,7 @@ void member_removed(struct node *n)
 static void pump(struct node *n, struct member *m)
 {
 	struct core_view_act a;
+	bool told = false;
 
 	while (core_view_poll(m->view, n->now, &a) != CORE_VIEW_ACT_NONE) {
 		switch (a.type) {
@@ -359,16 +379,22 @@ static void pump(struct node *n, struct member *m)
 			if (m->monitor)
 				stop(n, m, "the other nodes have removed this one");
 			break;
+		case CORE_VIEW_ACT_SWITCH:
+			spare_switch(n, m, &a);
+			break;
 		default:
 			break;
 		}
+		told |= a.type != CORE_VIEW_ACT_SEND;
 	}
+	if (told && m->spares)
+		spare_settle(n);
 	m->deadline = core_view_deadline(m->view);
 }
 
 void member_receive(struct node *n, const struct wire_rec *r, const void *payload)
 {
-	struct member *m = find(n, (uint32_t)r->data);
+	struct member *m = member_find(n, (uint32_t)r->data);
 	struct core_view_msg msg;
 
 	if (!m || r->len != sizeof(msg))

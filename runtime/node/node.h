@@ -50,6 +50,7 @@ struct rma;
 struct framed;
 struct access;
 struct member;
+struct early;
 
 /* What epoll's data points to; the first member of whatever is watched. */
 struct watch {
@@ -110,7 +111,7 @@ struct gone {
 	UT_hash_handle hh;
 };
 
-enum chan_kind { CHAN_NEW, CHAN_RANK, CHAN_MONITOR };
+enum chan_kind { CHAN_NEW, CHAN_RANK, CHAN_MONITOR, CHAN_PLACE };
 
 struct chan {
 	struct watch sock; /* first */
@@ -138,6 +139,10 @@ struct chan {
 	struct gone *gone;
 	bool lend_waits;	    /* a loan was asked for while another was out */
 	struct shm_lend lend;
+	struct {
+		uint32_t task, local; /* of the step; of this node, once placed */
+		bool waits, placed;
+	} place; /* CHAN_PLACE (spare.c) */
 	uint64_t eager_deadline; /* SHM_MSG_EAGER with last: answer by then; 0: none pending */
 	struct chan *next;	 /* list of all */
 };
@@ -224,6 +229,8 @@ struct node {
 	struct member *members;
 	uint64_t member_at; /* links were looked at then */
 	uint64_t witness_answers; /* of slurmctld */
+	uint32_t no_member; /* last step whose nodes could not be watched; NODE_NONE: none */
+	struct early *early;
 	bool parted;	    /* this node is out of the step, or in a minority */
 	struct rma *local_rmas; /* between two ranks of this node */
 	struct chan *lent_to;	/* uverbs fds are out on loan */
@@ -367,6 +374,13 @@ void member_removed(struct node *n); /* a peer says so of this node */
 void member_turn(struct node *n);
 uint64_t member_deadline(const struct node *n);
 void member_free_all(struct node *n);
+
+/* spare.c: what ranks of steps with spares ask (member.h has the rest) */
+void spare_place(struct node *n, struct chan *c, const struct shm_place *p);
+void spare_where(struct node *n, struct chan *c, const struct shm_where *w);
+void spare_left(struct node *n, struct chan *c);
+uint32_t spare_incarnation(struct node *n, uint32_t step); /* of this node's index */
+void spare_receive(struct node *n, const struct wire_rec *r);
 
 /* event.c */
 void event_raise(struct node *n, struct shm_event *ev); /* to ranks here and daemons elsewhere */

@@ -110,6 +110,8 @@ enum shm_msg_type {
 	SHM_MSG_WITNESS = 13, /* daemon: is that node down (struct shm_witness)? The notifier's answer: what
 			       * slurmctld says */
 	SHM_MSG_LOST = 14, /* daemon: the step has lost that node (struct shm_witness) */
+	SHM_MSG_PLACE = 15, /* of a step with spares: which rank is this? Answered when that is known */
+	SHM_MSG_WHERE = 16, /* ... where is a rank now? */
 	SHM_MSG_ALLOC = 12, /* memory that the daemon maps too (rcs_alloc): answer has its memfd */
 	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
 			      * socket that ends without it is a lost rank */
@@ -223,8 +225,38 @@ struct shm_eager { /* request: one record, answered at once; ask with the last f
 struct shm_monitor {
 	struct shm_msg m;
 	uint32_t step;
-	uint32_t len;	/* of nodes, with its NUL */
-	char nodes[];	/* names of the step's nodes, joined by commas, in the step's order */
+	uint32_t spares; /* the last nodes, which stand by */
+	uint32_t len;	 /* of nodes, with its NUL */
+	char nodes[];	 /* the step's nodes as NAME/TASKS, or NAME, joined by commas, in the step's order */
+};
+
+/*
+ * A step with spares (design section 9). Each rank's context opens a connection of its own and asks PLACE
+ * before it attaches. On a node that stands by the answer comes when the node has taken over a lost
+ * one's index, when it is not needed any more, or when that cannot happen any more; there is no
+ * limit of time. The connection stays open for the context's life, and its end is the context's. WHERE
+ * is asked on it. `result` is an rcs_status, with the sentence in m.
+ */
+struct shm_place {
+	struct shm_msg m;
+	uint32_t step;
+	uint32_t task; /* PMIx rank: number of the process in the step, spares included */
+};
+struct shm_placed {
+	struct shm_msg m;
+	int32_t result; /* RCS_NOT_NEEDED: the ranks that were active have all ended */
+	uint32_t rank, ranks, incarnation; /* 0: not a replacement */
+};
+struct shm_where {
+	struct shm_msg m;
+	uint32_t rank;
+	uint32_t pad;
+};
+struct shm_there {
+	struct shm_msg m;
+	int32_t result; /* RCS_ERR_NODE_LOST: nobody has the rank now */
+	uint32_t task;	/* process that has it */
+	uint32_t incarnation, pad;
 };
 struct shm_witness {
 	struct shm_msg m;
@@ -250,6 +282,7 @@ enum shm_event_code {
 	SHM_EV_NODE_SUSPECTED = 7, /* `peer` is silent; `origin` looks into it */
 	SHM_EV_NODE_LOST = 8,	  /* the members decided that `peer` is lost: requests to it have ended */
 	SHM_EV_PARTITIONED = 9,	  /* `origin` lost contact with the majority: all its requests end */
+	SHM_EV_NODE_REPLACED = 10, /* `peer`, a spare, has taken over `index` */
 };
 
 struct shm_event {
@@ -257,7 +290,7 @@ struct shm_event {
 	uint32_t origin;  /* node index that noticed */
 	uint64_t seq;	  /* grows by one an origin */
 	uint32_t job, restart;
-	uint32_t step;	  /* RANK_LOST: the rank's step; else 0xffffffff */
+	uint32_t step;	  /* of the rank or of the members; else 0xffffffff */
 	uint32_t rank;	  /* RANK_LOST */
 	uint32_t peer;	  /* other node, 0xffffffff: none */
 	uint32_t rail;	  /* lane index, 0xffffffff: none */
@@ -265,8 +298,11 @@ struct shm_event {
 	uint32_t frames_resent;
 	uint64_t time_ns; /* UTC */
 	uint64_t notice_ns, recover_ns, blackout_ns; /* durations; 0: not known */
-	uint32_t view;	 /* NODE_LOST: number of the view without it; else 0 */
+	uint32_t view;	 /* NODE_LOST, NODE_REPLACED: number of the view; else 0 */
+	/* NODE_LOST, NODE_REPLACED: what the node had or has; 0xffffffff: a spare that had nothing */
+	uint32_t index, incarnation, first_rank, ranks;
 	uint32_t pad;
+	char peer_host[64];
 	char host[64];	  /* of origin */
 	char reason[64];  /* what was noticed, a word or a few */
 };

@@ -79,6 +79,7 @@ enum wire_rec_type {
 	WIRE_REC_REVOKE = 30,  /* src_ep = the owner, data = key: use it no more ... */
 	WIRE_REC_REVOKED = 31, /* ... data = key: nothing is outstanding on it */
 	WIRE_REC_VIEW = 32,    /* data = step; payload: struct core_view_msg (core/view.h) */
+	WIRE_REC_ENDED = 33,   /* data = step: the ranks that were active on this node have ended */
 };
 
 /* flags */
