@@ -36,6 +36,7 @@
 #define RCS_PMIX_KEY_INCARNATION    "rcshare.incarnation"  /* uint32: how often it was taken over */
 #define RCS_PMIX_KEY_FIRST_RANK	    "rcshare.first_rank"   /* uint32: of that index ... */
 #define RCS_PMIX_KEY_RANKS	    "rcshare.ranks"	   /* uint32: ... and how many */
+#define RCS_PMIX_KEY_SPARE	    "rcshare.spare"	   /* uint32: node that will take it over */
 #define RCS_PMIX_KEY_RAIL	    "rcshare.rail"	   /* uint32 */
 #define RCS_PMIX_KEY_TO_RAIL	    "rcshare.to_rail"	   /* uint32: 4 is TCP */
 #define RCS_PMIX_KEY_RANK	    "rcshare.rank"	   /* uint32: RANK_LOST */

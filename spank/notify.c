@@ -139,6 +139,7 @@ static void add_payload(struct raised *r)
 		add_u32(r, RCS_PMIX_KEY_INCARNATION, ev->incarnation);
 		add_u32(r, RCS_PMIX_KEY_FIRST_RANK, ev->first_rank);
 		add_u32(r, RCS_PMIX_KEY_RANKS, ev->ranks);
+		add_u32(r, RCS_PMIX_KEY_SPARE, ev->spare);
 	}
 	add_u32(r, RCS_PMIX_KEY_ORIGIN, ev->origin);
 	add_text(r, RCS_PMIX_KEY_HOST, ev->host);

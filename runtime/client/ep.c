@@ -168,7 +168,7 @@ void cl_ep_lost(rcs_ep *ep, int status)
 		struct rcs_event ev = {.code = RCS_EVENT_RUNTIME_LOST, .origin = ep->ch.node,
 			.peer = UINT32_MAX, .rail = UINT32_MAX, .to_rail = UINT32_MAX,
 			.rank = UINT32_MAX, .step = UINT32_MAX, .index = UINT32_MAX,
-			.first_rank = UINT32_MAX};
+			.first_rank = UINT32_MAX, .spare = UINT32_MAX};
 
 		ctx->lost_told = true;
 		event_push(ctx, &ev, "", status == RCS_ERR_PROTOCOL ? "channel damaged" :
@@ -212,14 +212,14 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 	struct rcs_event e = {.code = ev->code, .origin = ev->origin, .seq = ev->seq, .peer = ev->peer,
 		.rail = ev->rail, .to_rail = ev->to_lane, .rank = ev->rank, .step = ev->step,
 		.frames_resent = ev->frames_resent, .view = ev->view, .index = ev->index,
-		.incarnation = ev->incarnation, .first_rank = ev->first_rank, .ranks = ev->ranks,
+		.incarnation = ev->incarnation, .first_rank = ev->first_rank, .ranks = ev->ranks, .spare = ev->spare,
 		.time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
 		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns};
 
 	if (ev->origin >= ctx->nodes)
 		return;
 	if (ev->code != SHM_EV_NODE_LOST && ev->code != SHM_EV_NODE_REPLACED)
-		e.index = e.first_rank = UINT32_MAX;
+		e.index = e.first_rank = e.spare = UINT32_MAX;
 	if (ev->code == SHM_EV_RANK_LOST)
 		rank_lost(ep, ev->origin);
 	if (ev->code == SHM_EV_NODE_LOST)

@@ -399,6 +399,7 @@ struct rcs_event {
 	/* NODE_LOST, NODE_REPLACED: the ranks that the node had or has. index and first_rank are ~0 where it
 	 * had none, as a spare that stood by. incarnation: how often the index has been taken over */
 	uint32_t index, incarnation, first_rank, ranks;
+	uint32_t spare; /* NODE_LOST: node that will take them over; ~0: none */
 	const char *peer_host; /* of `peer`; "" with other events */
 };
 typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);

@@ -94,6 +94,11 @@ static void configure(const struct node *n, const struct member *m, struct core_
 	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
 	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
 	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
+	if (!m->spares)
+		return;
+	/* A spare waits for the end of the lost node's lease: short, with as many beats in it. */
+	cfg->beat_ns = timeout / 4 > cfg->hop_ns ? timeout / 4 : cfg->hop_ns;
+	cfg->lease_ns = 5 * cfg->beat_ns;
 }
 
 /* 0, or -errno: EINVAL where the nodes are not the job's. */
@@ -187,6 +192,16 @@ static void reach(struct node *n, struct member *m, uint16_t i)
 	}
 }
 
+/* From now on, not after the next sign of life that is planned already. */
+static void keep_alive(struct link *l, uint64_t ns)
+{
+	l->core.cfg.keepalive_ns = ns;
+	for (unsigned i = 0; i < CORE_LANES; i++)
+		if (l->core.lane[i].alive_at > l->n->now + ns)
+			l->core.lane[i].alive_at = l->n->now + ns;
+	link_dirty(l);
+}
+
 static void look(struct node *n, struct member *m, uint16_t i)
 {
 	struct link *l = n->link[m->node[i]];
@@ -195,9 +210,8 @@ static void look(struct node *n, struct member *m, uint16_t i)
 
 	if (!l || l->lost || !l->heard_at || !core_view_member(m->view, i))
 		return;
-	if (watched(m, i))
-		l->core.cfg.keepalive_ns = timeout / 4 < l->core.cfg.keepalive_ns ?
-			timeout / 4 : l->core.cfg.keepalive_ns;
+	if (watched(m, i) && timeout / 4 < l->core.cfg.keepalive_ns)
+		keep_alive(l, timeout / 4);
 	if (3 * l->core.cfg.keepalive_ns > timeout)
 		timeout = 3 * l->core.cfg.keepalive_ns;
 	bad = l->refused || n->now > l->heard_at + timeout;
@@ -415,6 +429,15 @@ static bool is_cut(const struct node *n, const struct member *m)
 	return 2 * silent >= m->nodes && n->now >= m->witness_until && !core_view_acting(m->view, n->now);
 }
 
+/*
+ * A pause of the host looks the same, so a node that nobody replaces is not stopped at once. With spares
+ * another may act in its place soon after its lease.
+ */
+static uint64_t grace(const struct node *n, const struct member *m)
+{
+	return m->spares ? 0 : 4 * (uint64_t)n->cfg.node_timeout_ms * MS;
+}
+
 uint64_t member_deadline(const struct node *n)
 {
 	uint64_t d = n->members ? n->member_at + (uint64_t)n->cfg.node_timeout_ms * MS / 16 : CORE_NEVER;
@@ -448,8 +471,7 @@ void member_turn(struct node *n)
 			m->cut_since = 0;
 		else if (due && !m->cut_since)
 			m->cut_since = n->now;
-		if (m->monitor && m->cut_since &&
-			n->now > m->cut_since + 4 * (uint64_t)n->cfg.node_timeout_ms * MS)
+		if (m->monitor && m->cut_since && n->now > m->cut_since + grace(n, m))
 			stop(n, m, "no contact with the majority of the step's nodes");
 		if (!m->monitor && n->now >= m->until)
 			forget(n, m);

@@ -58,13 +58,18 @@ void spare_close(struct member *m)
 
 void spare_fill(const struct member *m, uint16_t index, struct shm_event *ev)
 {
-	ev->index = ev->first_rank = NODE_NONE;
+	uint16_t heir;
+
+	ev->index = ev->first_rank = ev->spare = NODE_NONE;
 	if (index == CORE_VIEW_NONE)
 		return;
 	ev->index = index;
 	ev->incarnation = m->index[index].incarnation;
 	ev->first_rank = m->first[index];
 	ev->ranks = m->tasks[index];
+	heir = core_view_node(m->view, index, NULL);
+	if (ev->code == SHM_EV_NODE_LOST && heir != CORE_VIEW_NONE)
+		ev->spare = m->node[heir];
 }
 
 /* --- who waits, and for what --------------------------------------------------------------------- */

@@ -301,7 +301,7 @@ struct shm_event {
 	uint32_t view;	 /* NODE_LOST, NODE_REPLACED: number of the view; else 0 */
 	/* NODE_LOST, NODE_REPLACED: what the node had or has; 0xffffffff: a spare that had nothing */
 	uint32_t index, incarnation, first_rank, ranks;
-	uint32_t pad;
+	uint32_t spare; /* NODE_LOST: node that will take over; 0xffffffff: none */
 	char peer_host[64];
 	char host[64];	  /* of origin */
 	char reason[64];  /* what was noticed, a word or a few */
