@@ -150,6 +150,7 @@ $(B)/bench/%: $(B)/obj/tests/bench/%.o $(CORE) $(WIRE) $(SHM) $(CONF) $(filter-o
 	$(Q)$(CC) $(LDF) -o $@ $^ $(LIBS_node)
 
 units: $(UNITS)
+$(B)/unit/client_place_test: LDF += -rdynamic # its MPI_Initialized is found as a program's is
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(CORE) $(WIRE) $(SHM) $(CONF) \
 		$(filter-out $(MAINS),$(NODE) $(CLI) $(CLIENT) $(PMIXO)) \
 		$(filter-out $(B)/obj/spank/plugin.o,$(SPANK))

@@ -40,7 +40,7 @@ struct fake_chan {
 	size_t size;
 	struct shm_ring tx, rx;
 	struct shm_lent lent;
-	bool dereg_waits;
+	bool dereg_waits, place_waits;
 };
 
 struct fake_region {
@@ -104,6 +104,12 @@ static struct fake {
 	uint64_t access_op;
 	struct fake_held accessed; /* the last */
 	volatile unsigned accessed_n;
+	volatile bool hold_place;   /* PLACE is not answered */
+	volatile unsigned placing;  /* how many wait for that */
+	volatile bool vanish;	    /* closes the next connection that waits for PLACE */
+	struct shm_placed placed;   /* the answer */
+	struct shm_there there;	    /* to WHERE */
+	struct shm_place place;	    /* the last request */
 	unsigned live_regions, gets;
 	bool overflow; /* a promise was broken */
 } fake;
@@ -273,6 +279,22 @@ static inline void fake_lend(struct fake_chan *c, const struct shm_lend *q)
 		close(null[d]);
 }
 
+static inline bool fake_place(struct fake_chan *c)
+{
+	struct shm_placed ans = fake.placed;
+
+	if (fake.vanish)
+		return false;
+	if (fake.hold_place)
+		return true;
+	c->place_waits = false;
+	fake.placing--;
+	ans.m.type = SHM_MSG_PLACE;
+	ans.m.abi = SHM_ABI;
+	fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
+	return true;
+}
+
 static inline bool fake_request(struct fake_chan *c)
 {
 	union {
@@ -283,9 +305,15 @@ static inline bool fake_request(struct fake_chan *c)
 		struct shm_dereg dereg;
 		struct shm_eager eager;
 		struct shm_alloc alloc;
+		struct shm_place place;
+		struct shm_where where;
 	} q;
 	struct shm_msg ans = {.abi = SHM_ABI};
+	struct shm_there there = fake.there;
 	ssize_t n;
+
+	if (c->place_waits)
+		return fake_place(c);
 
 	if (c->dereg_waits) {
 		if (fake.hold_dereg)
@@ -323,6 +351,16 @@ static inline bool fake_request(struct fake_chan *c)
 		break;
 	case SHM_MSG_ALLOC:
 		fake_alloc(c, &q.alloc);
+		return true;
+	case SHM_MSG_PLACE:
+		fake.place = q.place;
+		c->place_waits = true;
+		fake.placing++;
+		return fake_place(c);
+	case SHM_MSG_WHERE:
+		there.m.type = SHM_MSG_WHERE;
+		there.m.abi = SHM_ABI;
+		fake_send(c->sock, &there, sizeof(there), NULL, 0);
 		return true;
 	default:
 		ans.status = -EPROTO;

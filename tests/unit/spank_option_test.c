@@ -40,6 +40,9 @@ static void parses_keys(void **state)
 	assert_int_equal(o.rails, 2);
 	assert_int_equal(o.eager, 0);
 	assert_string_equal(o.log, "/a b/c=d");
+	assert_int_equal(o.spares, 0);
+	assert_int_equal(plug_option_parse("on,spares=2,eager=0", &o, &e), 0);
+	assert_int_equal(o.spares, 2);
 	assert_int_equal(plug_option_parse("require,eager=1,keep_step=0", &o, &e), 0);
 	assert_int_equal(o.eager, 1);
 	assert_int_equal(o.keep_step, 0);
@@ -67,7 +70,9 @@ static void refuses_with_a_sentence(void **state)
 		{"on,rails=99999999999999999999", "from 1 to 16", -EINVAL},
 		{"on,rails=2,rails=3", "rails is given twice", -EINVAL},
 		{"on,eager=2", "give 0 or 1", -EINVAL},
-		{"on,spares=1", "not supported by this version", -ENOTSUP},
+		{"on,spares=-1", "a number of nodes", -EINVAL},
+		{"on,spares=32768", "a number of nodes", -EINVAL},
+		{"on,eager=1,spares=1", "do not go together", -EINVAL},
 		{"on,spares=x", "a number of nodes", -EINVAL},
 		{"on,log=x", "absolute path", -EINVAL},
 		{"on,log=/x\ny", "control characters", -EINVAL},
