@@ -9,8 +9,6 @@
 
 #include "client/lib.h"
 
-#define GET_TIMEOUT_S 120
-
 static int number(const pmix_proc_t *who, const char *key, uint32_t *out)
 {
 	pmix_value_t *v = NULL;
@@ -123,17 +121,21 @@ int cl_pmix_commit(struct rcs_pmix *p, struct rcs_error *err)
  * Of a rank of another node the server waits for what is not published yet; of one of this node it says
  * at once that there is nothing (OpenPMIx 4.2 under Slurm 22.05). So it is asked again.
  */
-static pmix_status_t get_patiently(const pmix_proc_t *who, const char *key, pmix_value_t **v)
+static pmix_status_t get_patiently(const pmix_proc_t *who, const char *key, int timeout, pmix_value_t **v)
 {
-	int timeout = GET_TIMEOUT_S, waited_ms = 0, step_ms = 1;
+	int waited_ms = 0, step_ms = 1;
 	pmix_info_t info;
 	pmix_status_t rc;
 
 	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &timeout, PMIX_INT);
 	for (;;) {
 		rc = PMIx_Get(who, key, &info, 1, v);
-		if (rc != PMIX_ERR_NOT_FOUND || waited_ms >= GET_TIMEOUT_S * 1000)
+		if (rc != PMIX_ERR_NOT_FOUND)
 			break;
+		if (waited_ms >= timeout * 1000) {
+			rc = PMIX_ERR_TIMEOUT;
+			break;
+		}
 		usleep((useconds_t)step_ms * 1000);
 		waited_ms += step_ms;
 		step_ms = step_ms < 50 ? 2 * step_ms : step_ms;
@@ -143,7 +145,7 @@ static pmix_status_t get_patiently(const pmix_proc_t *who, const char *key, pmix
 }
 
 int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
-	struct rcs_error *err)
+	int timeout_s, struct rcs_error *err)
 {
 	pmix_value_t *v = NULL;
 	pmix_proc_t who;
@@ -151,7 +153,7 @@ int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, 
 	int ret = 0;
 
 	PMIX_LOAD_PROCID(&who, p->nspace, rank);
-	rc = get_patiently(&who, key, &v);
+	rc = get_patiently(&who, key, timeout_s, &v);
 	if (rc != PMIX_SUCCESS)
 		return cl_fail(err, rc == PMIX_ERR_TIMEOUT ? RCS_ERR_TIMEOUT : RCS_ERR_IO,
 			"PMIx_Get of %s of rank %u: %s; did that rank call rcs_publish?", key, rank,

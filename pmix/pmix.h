@@ -32,9 +32,10 @@ void cl_pmix_close(struct rcs_pmix *p);
 int cl_pmix_put(struct rcs_pmix *p, const char *key, const void *data, size_t len,
 	struct rcs_error *err);
 int cl_pmix_commit(struct rcs_pmix *p, struct rcs_error *err);
-/* Waits until that rank has published it, but not for ever. Refuses another length than len. */
+/* Waits until that rank has published it, then RCS_ERR_TIMEOUT. Refuses another length than len. */
+#define CL_PMIX_GET_S 120
 int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
-	struct rcs_error *err);
+	int timeout_s, struct rcs_error *err);
 /* Collective over the namespace, collects what was published. Start-up only. */
 int cl_pmix_fence(struct rcs_pmix *p, struct rcs_error *err);
 

@@ -246,6 +246,9 @@ static int print_table(const json_t *root)
 		json_integer_value(json_object_get(root, "node")), str(root, "version"), up,
 		json_integer_value(json_object_get(root, "ranks")),
 		json_integer_value(json_object_get(root, "failovers")));
+	if (json_integer_value(json_object_get(root, "standby")) > 0)
+		printf("%" JSON_INTEGER_FORMAT " ranks stand by\n",
+			json_integer_value(json_object_get(root, "standby")));
 	printf("rails:");
 	json_array_foreach(json_object_get(root, "rails"), i, rail)
 		printf(" %s%s", str(rail, "name"),

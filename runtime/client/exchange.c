@@ -3,10 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/lib.h"
 
 #define EAGER_MS 30000u
+#define ASK_S	 2
+#define BROKEN_S 10u /* for which PMIx may fail with a node that nobody has decided on yet */
+#define PAUSE_US 50000
 
 static int need_pmix(const rcs_ep *ep, struct rcs_error *err)
 {
@@ -32,10 +36,33 @@ int rcs_publish(rcs_ep *ep, struct rcs_error *err)
 	return rc;
 }
 
+/*
+ * With spares the process that has the rank may be lost before it publishes, and PMIx does not say so: it is
+ * asked for a short time only, and the daemon in between.
+ */
+static int get_addr(rcs_ctx *ctx, uint32_t rank, struct wire_addr *a, struct rcs_error *err)
+{
+	uint64_t start = cl_now(), limit;
+	uint32_t task = rank;
+	int rc;
+
+	if (ctx->place.sock < 0)
+		return cl_pmix_get(&ctx->pmix, rank, CL_PMIX_ADDR, a, sizeof(*a), CL_PMIX_GET_S, err);
+	for (;;) {
+		rc = cl_where(ctx, rank, &task, err);
+		if (rc)
+			return rc;
+		rc = cl_pmix_get(&ctx->pmix, task, CL_PMIX_ADDR, a, sizeof(*a), ASK_S, err);
+		limit = rc == RCS_ERR_TIMEOUT ? CL_PMIX_GET_S : BROKEN_S;
+		if (!rc || rc == RCS_ERR_VERSION || cl_now() - start > limit * 1000000000ull)
+			return rc;
+		usleep(PAUSE_US);
+	}
+}
+
 int rcs_lookup(rcs_ep *ep, uint32_t rank, rcs_peer **peer, struct rcs_error *err)
 {
 	struct wire_addr a;
-	uint32_t task;
 	int rc;
 
 	if (!ep || !peer)
@@ -47,8 +74,8 @@ int rcs_lookup(rcs_ep *ep, uint32_t rank, rcs_peer **peer, struct rcs_error *err
 		return cl_fail(err, RCS_ERR_INVALID, "rank %u of %u", rank, ep->ctx->nranks);
 	if (rank == ep->ctx->rank)
 		a = ep->ctx->eps->ch.addr;
-	else if (!(rc = cl_where(ep->ctx, rank, &task, err)))
-		rc = cl_pmix_get(&ep->ctx->pmix, task, CL_PMIX_ADDR, &a, sizeof(a), err);
+	else
+		rc = get_addr(ep->ctx, rank, &a, err);
 	if (rc)
 		return rc;
 	rc = cl_enter(ep->ctx);
@@ -112,7 +139,7 @@ static int give_all(rcs_ep *ep, const struct shm_node_record *own, struct rcs_er
 
 		if (r == ctx->rank)
 			continue;
-		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_ADDR, &a, sizeof(a), err);
+		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_ADDR, &a, sizeof(a), CL_PMIX_GET_S, err);
 		if (rc)
 			break;
 		if (wire_addr_check(&a, &why) || a.node >= ctx->nodes) {
@@ -122,7 +149,7 @@ static int give_all(rcs_ep *ep, const struct shm_node_record *own, struct rcs_er
 		if (a.node == ctx->node || seen[a.node])
 			continue;
 		seen[a.node] = 1;
-		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_NODE, &rec, sizeof(rec), err);
+		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_NODE, &rec, sizeof(rec), CL_PMIX_GET_S, err);
 		if (!rc)
 			rc = give(ep, &rec, false, err);
 	}

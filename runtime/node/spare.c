@@ -226,7 +226,7 @@ void spare_left(struct node *n, struct chan *c)
 		return;
 	c->place.placed = false;
 	m->task[c->place.local].live--;
-	for (uint16_t i = 0; i < m->tasks[m->own]; i++)
+	for (uint16_t i = 0; i < m->tasks[m->own] && i < m->tasks[m->self]; i++)
 		if (!m->task[i].began || m->task[i].live)
 			return;
 	say_ended(n, m);

@@ -30,7 +30,7 @@ static json_t *lanes(const struct link *l)
 char *status_json(struct node *n)
 {
 	json_t *nodes = json_array(), *rails = json_array(), *eps = json_array(), *top;
-	uint32_t regions = 0;
+	uint32_t regions = 0, standby = 0;
 	char *text;
 
 	for (uint32_t i = 0; i < n->o.nodes; i++) {
@@ -41,6 +41,8 @@ char *status_json(struct node *n)
 		json_t *up = json_array();
 
 		json_array_append_new(nodes, o);
+		if (e->incarnation)
+			json_object_set_new(o, "incarnation", json_integer(e->incarnation));
 		for (unsigned k = 0; l && k < CORE_LANES; k++)
 			if (l->core.lane[k].state == CORE_LANE_UP)
 				json_array_append_new(up, json_integer(k));
@@ -75,6 +77,8 @@ char *status_json(struct node *n)
 				(int)c->slot, "records_sent", (json_int_t)c->msgs_out, "records_received",
 				(json_int_t)c->msgs_in, "channel_bytes", (json_int_t)c->size));
 		}
+	for (const struct chan *c = n->chans; c; c = c->next)
+		standby += c->place.waits && !c->closing;
 	for (uint32_t i = 0; i < n->regions_n; i++)
 		regions += n->regions[i]->used;
 	top = json_pack("{s:s,s:i,s:i,s:i,s:s,s:i,s:I,s:i,s:i,s:I,s:i,s:s}", "version", RCS_VERSION,
@@ -83,6 +87,7 @@ char *status_json(struct node *n)
 		(json_int_t)(n->now - n->started_at), "control_port", (int)n->tcp_port, "ranks",
 		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "log", n->log.started ? n->log.path : "");
 	if (top) {
+		json_object_set_new(top, "standby", json_integer(standby));
 		json_object_set_new(top, "log_dropped", json_integer((json_int_t)n->log.dropped_total));
 		if (n->log.dropped_total)
 			json_object_set_new(top, "log_error", json_string(n->log.dropped ? n->log.error : ""));

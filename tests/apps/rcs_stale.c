@@ -6,20 +6,24 @@
  *
  * Rank 0 knows address and key of rank 1, and prints `ready`. When the node of rank 1 has been lost and
  * replaced it speaks with the replacement, and prints `refused`.
+ *
+ * --stall: the first replacement never publishes. Rank 0 prints `looks` and looks it up; when that is lost too
+ * the look-up must end.
  */
 #include "app.h"
 
 #define TAG 5
 
-static bool lost, replaced;
+static bool lost, replaced, stall;
 static uint32_t spare = UINT32_MAX, incarnation;
 
 static void on_event(const struct rcs_event *ev, void *arg)
 {
 	(void)arg;
 	if (ev->code == RCS_EVENT_NODE_LOST) {
-		APP_CHECK(!replaced && ev->index == 1 && ev->first_rank == 1 && ev->ranks == 1);
+		APP_CHECK((stall || !replaced) && ev->index == 1 && ev->first_rank == 1 && ev->ranks == 1);
 		lost = true;
+		replaced = false;
 		spare = ev->spare;
 	} else if (ev->code == RCS_EVENT_NODE_REPLACED) {
 		APP_CHECK(lost && ev->peer == spare && ev->index == 1 && ev->first_rank == 1);
@@ -79,10 +83,17 @@ static void watch(rcs_peer *old, const struct rcs_addr *addr, const struct rcs_k
 	while (!replaced)
 		app_progress(100);
 	refused(old, addr, key);
+	if (stall) {
+		printf("looks\n");
+		rc = rcs_lookup(app.ep, 1, &now, &err);
+		APP_CHECK(rc == RCS_ERR_NODE_LOST);
+		while (incarnation < 2)
+			app_progress(100);
+	}
 	APP_OK(rcs_lookup(app.ep, 1, &now, &err));
 	APP_CHECK(now != old && rcs_peer_rank(now) == 1);
 	APP_OK(rcs_peer_query(now, &info));
-	APP_CHECK(info.incarnation == incarnation && incarnation == 1 && info.node == spare);
+	APP_CHECK(info.incarnation == incarnation && incarnation == (stall ? 2 : 1) && info.node == spare);
 	app.peer[1] = now;
 	app_recv(&fresh, sizeof(fresh), 1, TAG, &q);
 	app_wait_ok(&q);
@@ -117,12 +128,31 @@ static void be_watched(void)
 	APP_CHECK(*(uint64_t *)p == 1);
 }
 
-int main(void)
+/* Until its node is killed: a context, and nothing published. */
+static void stall_replacement(void)
+{
+	struct rcs_error err;
+	int rc = rcs_init(NULL, &app.ctx, &err);
+
+	if (rc == RCS_NOT_NEEDED)
+		exit(0);
+	if (!rc && rcs_incarnation(app.ctx) == 1)
+		for (;;)
+			pause();
+	if (rc)
+		app_die("%s", err.sentence);
+}
+
+int main(int argc, char **argv)
 {
 	struct rcs_addr addr;
 	struct rcs_key key;
 	struct app_req q;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	stall = argc > 1 && !strcmp(argv[1], "--stall");
+	if (stall)
+		stall_replacement();
 	app_open(0);
 	rcs_on_event(app.ctx, on_event, NULL);
 	APP_CHECK(app.size == 2);

@@ -15,6 +15,7 @@ teardown_file() {
 }
 
 setup() {
+	killed='' cut=''
 	out=$BED_DIR/home/out hold=$BED_DIR/home/hold result=$BED_DIR/home/result
 	rm -f "$hold" "$result"
 	: >"$out"
@@ -23,11 +24,18 @@ setup() {
 teardown() {
 	touch "$hold"
 	[[ -z ${id:-} ]] || "$bed" run -- scancel "$id" || :
-	"$bed" restore b1
-	for n in b0 b1 b2 b3 b4; do
-		"$bed" wait $n idle >/dev/null 2>&1 || "$bed" start $n
+	for n in $cut; do
+		"$bed" restore $n
+	done
+	for n in $killed; do
+		"$bed" start $n
 	done
 	BED_WAIT=60 eventually nothing_left
+}
+
+lose() { # NODE: its power
+	"$bed" kill "$1"
+	killed+=" $1"
 }
 
 said() { # TIMES PATTERN
@@ -82,7 +90,7 @@ records() { # NODE EVENT
 
 @test "a node is killed: the spare has its ranks, and the result is right" {
 	ckpt 1
-	"$bed" kill b1
+	lose b1
 	replaced b1 b3 1 4
 	said 4 'node b1 has lost ranks 2 to 3, incarnation 0$'
 	eventually said 6 'begins at iteration 200, epoch 2$'
@@ -95,13 +103,13 @@ records() { # NODE EVENT
 
 @test "two losses with two spares; the third is a loss like any" {
 	ckpt 2
-	"$bed" kill b1
+	lose b1
 	replaced b1 b3 1 4
 	eventually said 6 'begins at iteration 200, epoch 2$'
-	"$bed" kill b0
+	lose b0
 	replaced b0 b4 1 4
 	eventually said 6 'begins at iteration 200, epoch 4$'
-	"$bed" kill b4
+	lose b4
 	eventually said 4 'no spare is left for ranks 0 to 1$'
 	wait $pid || :
 	[ ! -e "$result" ]
@@ -109,7 +117,7 @@ records() { # NODE EVENT
 
 @test "a spare that is killed while it waits is only lost" {
 	ckpt 1
-	"$bed" kill b3
+	lose b3
 	eventually records b0 node_lost
 	done_right
 	said 0 'lost|taken over'
@@ -117,10 +125,10 @@ records() { # NODE EVENT
 
 @test "a spare that is killed after it has taken over is replaced by the next" {
 	ckpt 2
-	"$bed" kill b1
+	lose b1
 	replaced b1 b3 1 4
 	eventually said 6 'begins at iteration 200, epoch 2$'
-	"$bed" kill b3
+	lose b3
 	replaced b1 b4 2 4
 	eventually said 6 'begins at iteration 200, epoch 4$'
 	done_right
@@ -129,10 +137,12 @@ records() { # NODE EVENT
 @test "a node that is cut off is replaced, and its ranks are stopped" {
 	ckpt 1
 	"$bed" cut b1
+	cut=b1
 	replaced b1 b3 1 4
 	eventually said 6 'begins at iteration 200, epoch 2$'
 	records b1 partitioned
 	"$bed" restore b1
+	cut=
 	done_right
 	grep -q "rank [23]: .*: this node lost contact" "$out"
 }
@@ -149,7 +159,20 @@ records() { # NODE EVENT
 		--rcshare=on,spares=1 --mpi=pmix "$(bed_app rcs_stale)" >"$out" 2>&1 3>&- &
 	pid=$!
 	eventually said 1 '^ready$'
-	"$bed" kill b1
+	lose b1
+	wait $pid || :
+	cat "$out"
+	said 1 '^refused$'
+}
+
+@test "a replacement that is lost before it has published ends the look-up" {
+	timeout 120 "$bed" run -- salloc --no-kill -N4 --ntasks-per-node=1 srun --no-kill -K0 \
+		--rcshare=on,spares=2 --mpi=pmix "$(bed_app rcs_stale)" --stall >"$out" 2>&1 3>&- &
+	pid=$!
+	eventually said 1 '^ready$'
+	lose b1
+	eventually said 1 '^looks$'
+	lose b2
 	wait $pid || :
 	cat "$out"
 	said 1 '^refused$'
