@@ -2,12 +2,16 @@
 #include "pmix/pmix.h"
 
 #include <pmix.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/lib.h"
+
+#define CHECK_MS 200
 
 static int number(const pmix_proc_t *who, const char *key, uint32_t *out)
 {
@@ -117,56 +121,158 @@ int cl_pmix_commit(struct rcs_pmix *p, struct rcs_error *err)
 		cl_fail(err, RCS_ERR_IO, "PMIx_Commit: %s", PMIx_Error_string(rc));
 }
 
-/*
- * Of a rank of another node the server waits for what is not published yet; of one of this node it says
- * at once that there is nothing (OpenPMIx 4.2 under Slurm 22.05). So it is asked again.
- */
-static pmix_status_t get_patiently(const pmix_proc_t *who, const char *key, int timeout, pmix_value_t **v)
+/* One PMIx_Get_nb. Who asked may have given it up when the answer comes; the last of the two frees it. */
+struct asked {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool done, given_up;
+	pmix_status_t rc;
+	size_t len; /* of bytes, wanted and got */
+	uint8_t bytes[];
+};
+
+static void asked_free(struct asked *a)
 {
-	int waited_ms = 0, step_ms = 1;
-	pmix_info_t info;
+	pthread_mutex_destroy(&a->lock);
+	pthread_cond_destroy(&a->cond);
+	free(a);
+}
+
+/* Another process wrote it: it is input. */
+static void take(struct asked *a, pmix_status_t status, const pmix_value_t *v)
+{
+	a->rc = status;
+	if (status != PMIX_SUCCESS)
+		return;
+	if (!v || v->type != PMIX_BYTE_OBJECT || v->data.bo.size != a->len || !v->data.bo.bytes)
+		a->rc = PMIX_ERR_BAD_PARAM;
+	else
+		memcpy(a->bytes, v->data.bo.bytes, a->len);
+}
+
+static void got(pmix_status_t status, pmix_value_t *v, void *arg)
+{
+	struct asked *a = arg;
+	bool last;
+
+	pthread_mutex_lock(&a->lock);
+	take(a, status, v);
+	a->done = true;
+	last = a->given_up;
+	pthread_cond_signal(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+	if (last)
+		asked_free(a);
+}
+
+static struct asked *ask(const pmix_proc_t *who, const char *key, size_t len)
+{
+	struct asked *a = calloc(1, sizeof(*a) + len);
+	pthread_condattr_t attr;
 	pmix_status_t rc;
 
-	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &timeout, PMIX_INT);
-	for (;;) {
-		rc = PMIx_Get(who, key, &info, 1, v);
-		if (rc != PMIX_ERR_NOT_FOUND)
-			break;
-		if (waited_ms >= timeout * 1000) {
-			rc = PMIX_ERR_TIMEOUT;
-			break;
-		}
-		usleep((useconds_t)step_ms * 1000);
-		waited_ms += step_ms;
-		step_ms = step_ms < 50 ? 2 * step_ms : step_ms;
+	if (!a)
+		return NULL;
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	a->len = len;
+	rc = PMIx_Get_nb(who, key, NULL, 0, got, a);
+	if (rc != PMIX_SUCCESS) { /* then it does not call back */
+		a->rc = rc;
+		a->done = true;
 	}
-	PMIX_INFO_DESTRUCT(&info);
+	return a;
+}
+
+static bool answered(struct asked *a, uint32_t ms)
+{
+	struct timespec until;
+	bool done;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ms * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&a->lock);
+	while (!a->done && !pthread_cond_timedwait(&a->cond, &a->lock, &until))
+		;
+	done = a->done;
+	pthread_mutex_unlock(&a->lock);
+	return done;
+}
+
+/* Takes what came, or gives up. */
+static pmix_status_t asked_end(struct asked *a, void *data)
+{
+	pmix_status_t rc = PMIX_ERR_TIMEOUT;
+	bool done;
+
+	pthread_mutex_lock(&a->lock);
+	done = a->done;
+	a->given_up = true;
+	pthread_mutex_unlock(&a->lock);
+	if (!done)
+		return rc;
+	rc = a->rc;
+	if (rc == PMIX_SUCCESS)
+		memcpy(data, a->bytes, a->len);
+	asked_free(a);
 	return rc;
 }
 
-int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
-	int timeout_s, struct rcs_error *err)
+/*
+ * Of a rank of another node the server waits for what is not published yet, whatever PMIX_TIMEOUT says; of
+ * one of this node it says at once that there is nothing (OpenPMIx 4.2 under Slurm 22.05): so it is asked
+ * again.
+ */
+static int get_patiently(const pmix_proc_t *who, const char *key, void *data, size_t len,
+	cl_pmix_check check, void *arg, pmix_status_t *rc)
 {
-	pmix_value_t *v = NULL;
+	uint64_t until = cl_now() + CL_PMIX_GET_S * 1000000000ull;
+	uint32_t step_ms = 1;
+	int status = 0;
+
+	*rc = PMIX_ERR_NOT_FOUND;
+	while (*rc == PMIX_ERR_NOT_FOUND && !status && cl_now() < until) {
+		struct asked *a = ask(who, key, len);
+
+		if (!a) {
+			*rc = PMIX_ERR_NOMEM;
+			break;
+		}
+		while (!answered(a, CHECK_MS) && !status && cl_now() < until)
+			status = check ? check(arg) : 0;
+		*rc = asked_end(a, data);
+		if (*rc == PMIX_ERR_NOT_FOUND && !status) {
+			usleep(step_ms * 1000);
+			step_ms = step_ms < 50 ? 2 * step_ms : step_ms;
+			status = check && step_ms > 50 ? check(arg) : 0;
+		}
+	}
+	return *rc == PMIX_SUCCESS ? 0 : status;
+}
+
+int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
+	cl_pmix_check check, void *arg, struct rcs_error *err)
+{
 	pmix_proc_t who;
 	pmix_status_t rc;
-	int ret = 0;
+	int status;
 
 	PMIX_LOAD_PROCID(&who, p->nspace, rank);
-	rc = get_patiently(&who, key, timeout_s, &v);
-	if (rc != PMIX_SUCCESS)
-		return cl_fail(err, rc == PMIX_ERR_TIMEOUT ? RCS_ERR_TIMEOUT : RCS_ERR_IO,
-			"PMIx_Get of %s of rank %u: %s; did that rank call rcs_publish?", key, rank,
-			PMIx_Error_string(rc));
-	/* another process wrote it: it is input */
-	if (v->type != PMIX_BYTE_OBJECT || v->data.bo.size != len || !v->data.bo.bytes)
-		ret = cl_fail(err, RCS_ERR_VERSION,
+	status = get_patiently(&who, key, data, len, check, arg, &rc);
+	if (status || rc == PMIX_SUCCESS)
+		return status;
+	if (rc == PMIX_ERR_BAD_PARAM)
+		return cl_fail(err, RCS_ERR_VERSION,
 			"rank %u published %s in another format; all ranks need the same rcshare release",
 			rank, key);
-	else
-		memcpy(data, v->data.bo.bytes, len);
-	PMIX_VALUE_RELEASE(v);
-	return ret;
+	return cl_fail(err, rc == PMIX_ERR_TIMEOUT || rc == PMIX_ERR_NOT_FOUND ? RCS_ERR_TIMEOUT : RCS_ERR_IO,
+		"PMIx_Get of %s of rank %u: %s; did that rank call rcs_publish?", key, rank,
+		PMIx_Error_string(rc));
 }
 
 int cl_pmix_fence(struct rcs_pmix *p, struct rcs_error *err)

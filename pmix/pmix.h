@@ -32,10 +32,14 @@ void cl_pmix_close(struct rcs_pmix *p);
 int cl_pmix_put(struct rcs_pmix *p, const char *key, const void *data, size_t len,
 	struct rcs_error *err);
 int cl_pmix_commit(struct rcs_pmix *p, struct rcs_error *err);
-/* Waits until that rank has published it, then RCS_ERR_TIMEOUT. Refuses another length than len. */
+/*
+ * Waits until that rank has published it, at most CL_PMIX_GET_S, then RCS_ERR_TIMEOUT. Refuses another length
+ * than len. While it waits it calls check (NULL: nobody) now and then; what that returns, unless 0, ends it.
+ */
 #define CL_PMIX_GET_S 120
+typedef int (*cl_pmix_check)(void *arg);
 int cl_pmix_get(struct rcs_pmix *p, uint32_t rank, const char *key, void *data, size_t len,
-	int timeout_s, struct rcs_error *err);
+	cl_pmix_check check, void *arg, struct rcs_error *err);
 /* Collective over the namespace, collects what was published. Start-up only. */
 int cl_pmix_fence(struct rcs_pmix *p, struct rcs_error *err);
 

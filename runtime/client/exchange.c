@@ -8,8 +8,6 @@
 #include "client/lib.h"
 
 #define EAGER_MS 30000u
-#define ASK_S	 2
-#define BROKEN_S 10u /* for which PMIx may fail with a node that nobody has decided on yet */
 #define PAUSE_US 50000
 
 static int need_pmix(const rcs_ep *ep, struct rcs_error *err)
@@ -36,25 +34,37 @@ int rcs_publish(rcs_ep *ep, struct rcs_error *err)
 	return rc;
 }
 
-/*
- * With spares the process that has the rank may be lost before it publishes, and PMIx does not say so: it is
- * asked for a short time only, and the daemon in between.
- */
+struct search {
+	rcs_ctx *ctx;
+	uint32_t rank, task;
+	struct rcs_error *err;
+};
+
+/* Ends a PMIx_Get of a process that does not have the rank any more: PMIx does not say when one is lost. */
+static int moved(void *arg)
+{
+	struct search *s = arg;
+	uint32_t task;
+	int rc = cl_where(s->ctx, s->rank, &task, s->err);
+
+	return rc ? rc : task == s->task ? 0 : RCS_ERR_AGAIN;
+}
+
 static int get_addr(rcs_ctx *ctx, uint32_t rank, struct wire_addr *a, struct rcs_error *err)
 {
-	uint64_t start = cl_now(), limit;
-	uint32_t task = rank;
+	struct search s = {.ctx = ctx, .rank = rank, .err = err};
+	bool spares = ctx->place.sock >= 0;
+	uint64_t start = cl_now();
 	int rc;
 
-	if (ctx->place.sock < 0)
-		return cl_pmix_get(&ctx->pmix, rank, CL_PMIX_ADDR, a, sizeof(*a), CL_PMIX_GET_S, err);
 	for (;;) {
-		rc = cl_where(ctx, rank, &task, err);
+		rc = cl_where(ctx, rank, &s.task, err);
 		if (rc)
 			return rc;
-		rc = cl_pmix_get(&ctx->pmix, task, CL_PMIX_ADDR, a, sizeof(*a), ASK_S, err);
-		limit = rc == RCS_ERR_TIMEOUT ? CL_PMIX_GET_S : BROKEN_S;
-		if (!rc || rc == RCS_ERR_VERSION || cl_now() - start > limit * 1000000000ull)
+		rc = cl_pmix_get(&ctx->pmix, s.task, CL_PMIX_ADDR, a, sizeof(*a), spares ? moved : NULL, &s, err);
+		/* PMIx may fail with a node that nobody has decided on yet */
+		if (!spares || (rc != RCS_ERR_AGAIN && rc != RCS_ERR_IO) ||
+			cl_now() - start > CL_PMIX_GET_S * 1000000000ull)
 			return rc;
 		usleep(PAUSE_US);
 	}
@@ -139,7 +149,7 @@ static int give_all(rcs_ep *ep, const struct shm_node_record *own, struct rcs_er
 
 		if (r == ctx->rank)
 			continue;
-		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_ADDR, &a, sizeof(a), CL_PMIX_GET_S, err);
+		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_ADDR, &a, sizeof(a), NULL, NULL, err);
 		if (rc)
 			break;
 		if (wire_addr_check(&a, &why) || a.node >= ctx->nodes) {
@@ -149,7 +159,7 @@ static int give_all(rcs_ep *ep, const struct shm_node_record *own, struct rcs_er
 		if (a.node == ctx->node || seen[a.node])
 			continue;
 		seen[a.node] = 1;
-		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_NODE, &rec, sizeof(rec), CL_PMIX_GET_S, err);
+		rc = cl_pmix_get(&ctx->pmix, r, CL_PMIX_NODE, &rec, sizeof(rec), NULL, NULL, err);
 		if (!rc)
 			rc = give(ep, &rec, false, err);
 	}

@@ -14,10 +14,9 @@
  * One rank a node prints what PMIx events arrive: "rank R: PMIx event NAME key=value ...".
  */
 #include <getopt.h>
-#include <pmix.h>
 
 #include "app.h"
-#include "pmix/events.h"
+#include "app_pmix.h"
 
 #define TAG  7
 #define LAST (1ull << 63)
@@ -33,91 +32,6 @@ static struct {
 
 static uint64_t messages, lost, duplicated, damaged;
 static uint64_t *next_seq; /* [size] expected of each source */
-
-/* --- PMIx events ------------------------------------------------------------------------------- */
-
-static const char *event_name(pmix_status_t code)
-{
-	switch (code) {
-	case RCS_PMIX_RAIL_FAILED:
-		return "RAIL_FAILED";
-	case RCS_PMIX_RAIL_BACK:
-		return "RAIL_BACK";
-	case RCS_PMIX_PEER_UNREACHABLE:
-		return "PEER_UNREACHABLE";
-	case RCS_PMIX_PEER_BACK:
-		return "PEER_BACK";
-	case RCS_PMIX_RANK_LOST:
-		return "RANK_LOST";
-	default:
-		return PMIx_Error_string(code);
-	}
-}
-
-static void on_pmix_event(size_t id, pmix_status_t code, const pmix_proc_t *source,
-	pmix_info_t info[], size_t n, pmix_info_t *results, size_t nresults,
-	pmix_event_notification_cbfunc_fn_t done, void *done_arg)
-{
-	char line[1024];
-	int at = snprintf(line, sizeof(line), "rank %u: PMIx event %s", app.rank, event_name(code));
-
-	(void)id;
-	(void)source;
-	(void)results;
-	(void)nresults;
-	for (size_t i = 0; i < n && at < (int)sizeof(line) - 1; i++) {
-		const pmix_value_t *v = &info[i].value;
-		size_t room = sizeof(line) - (size_t)at;
-
-		if (strncmp(info[i].key, "rcshare.", 8) != 0)
-			continue;
-		if (v->type == PMIX_STRING)
-			at += snprintf(line + at, room, " %s=\"%s\"", info[i].key, v->data.string);
-		else if (v->type == PMIX_UINT32)
-			at += snprintf(line + at, room, " %s=%u", info[i].key, v->data.uint32);
-		else if (v->type == PMIX_UINT64)
-			at += snprintf(line + at, room, " %s=%llu", info[i].key,
-				(unsigned long long)v->data.uint64);
-	}
-	printf("%s\n", line);
-	fflush(stdout);
-	if (done)
-		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, done_arg);
-}
-
-static void registered(pmix_status_t status, size_t id, void *arg)
-{
-	(void)id;
-	if (status != PMIX_SUCCESS)
-		fprintf(stderr, "rank %u: no PMIx events: %s\n", app.rank, PMIx_Error_string(status));
-	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
-}
-
-static void listen_to_pmix(void)
-{
-	pmix_status_t codes[] = {RCS_PMIX_RAIL_FAILED, RCS_PMIX_RAIL_BACK, RCS_PMIX_PEER_UNREACHABLE,
-		RCS_PMIX_PEER_BACK, RCS_PMIX_RANK_LOST};
-	int done = 0;
-	pmix_value_t *v = NULL;
-	pmix_proc_t me;
-	unsigned local = 0;
-
-	if (app.dir)
-		return;
-	/* counted by PMIx: the library's own call does not end with this one */
-	if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
-		return;
-	if (PMIx_Get(&me, PMIX_LOCAL_RANK, NULL, 0, &v) == PMIX_SUCCESS) {
-		local = v->data.uint16;
-		PMIX_VALUE_RELEASE(v);
-	}
-	if (local)
-		return;
-	PMIx_Register_event_handler(codes, sizeof(codes) / sizeof(codes[0]), NULL, 0, on_pmix_event,
-		registered, &done);
-	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
-		usleep(1000);
-}
 
 /* --- messages ---------------------------------------------------------------------------------- */
 
@@ -277,7 +191,7 @@ int main(int argc, char **argv)
 
 	options(argc, argv);
 	app_open(opt.flags);
-	listen_to_pmix();
+	app_listen();
 	next_seq = calloc(app.size, sizeof(*next_seq));
 	app_barrier();
 	run();

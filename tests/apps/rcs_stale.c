@@ -11,6 +11,7 @@
  * the look-up must end.
  */
 #include "app.h"
+#include "app_pmix.h"
 
 #define TAG 5
 
@@ -86,7 +87,8 @@ static void watch(rcs_peer *old, const struct rcs_addr *addr, const struct rcs_k
 	if (stall) {
 		printf("looks\n");
 		rc = rcs_lookup(app.ep, 1, &now, &err);
-		APP_CHECK(rc == RCS_ERR_NODE_LOST);
+		if (rc != RCS_ERR_NODE_LOST)
+			app_die("look-up of a stalled replacement: %s: %s", rcs_status_name(rc), err.sentence);
 		while (incarnation < 2)
 			app_progress(100);
 	}
@@ -155,6 +157,7 @@ int main(int argc, char **argv)
 		stall_replacement();
 	app_open(0);
 	rcs_on_event(app.ctx, on_event, NULL);
+	app_listen();
 	APP_CHECK(app.size == 2);
 	if (app.rank) {
 		be_watched();

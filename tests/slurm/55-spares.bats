@@ -90,6 +90,7 @@ records() { # NODE EVENT
 
 @test "a node is killed: the spare has its ranks, and the result is right" {
 	ckpt 1
+	on b3 -- "$root/build/rcshare" status "$id" | grep -qx '2 ranks stand by'
 	lose b1
 	replaced b1 b3 1 4
 	said 4 'node b1 has lost ranks 2 to 3, incarnation 0$'
@@ -163,6 +164,8 @@ records() { # NODE EVENT
 	wait $pid || :
 	cat "$out"
 	said 1 '^refused$'
+	said 1 '^rank 0: PMIx event NODE_LOST .*rcshare.peer_host="b1" rcshare.index=1 rcshare.incarnation=0 rcshare.first_rank=1 rcshare.ranks=1 rcshare.spare=2 '
+	said 1 '^rank 0: PMIx event NODE_REPLACED .*rcshare.peer_host="b2" rcshare.index=1 rcshare.incarnation=1 rcshare.first_rank=1 rcshare.ranks=1 .*rcshare.peer=2 .*rcshare.view=1 '
 }
 
 @test "a replacement that is lost before it has published ends the look-up" {
