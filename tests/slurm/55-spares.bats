@@ -7,7 +7,7 @@ load helpers
 
 setup_file() {
 	need_plugin
-	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$daemon" config="$root/config/rcshare.conf")"
+	bed_up -n 6 --cpus 4 --plugin "$(plugin_line daemon="$daemon" config="$root/config/rcshare.conf")"
 }
 
 teardown_file() {
@@ -114,6 +114,26 @@ records() { # NODE EVENT
 	eventually said 4 'no spare is left for ranks 0 to 1$'
 	wait $pid || :
 	[ ! -e "$result" ]
+}
+
+@test "two nodes that are killed at once are both replaced" {
+	local first
+	srun -N4 --ntasks-per-node=1 --mpi=pmix --rcshare=on "$(bed_app rcs_ckpt)" --result "$result"
+	first=$(<"$result")
+	timeout 120 "$bed" run -- salloc --no-kill -N6 --ntasks-per-node=1 srun --no-kill -K0 \
+		--rcshare=on,spares=2 --mpi=pmix "$(bed_app rcs_ckpt)" --result "$result" --hold "$hold" \
+		>"$out" 2>&1 3>&- &
+	pid=$!
+	eventually said 1 '^rank 0: holds$'
+	lose b1
+	lose b3
+	eventually said 1 'rank 1: replacement, incarnation 1$'
+	eventually said 1 'rank 3: replacement, incarnation 1$'
+	eventually said 4 'begins at iteration 200, epoch 2$'
+	touch "$hold"
+	wait $pid || :
+	cat "$out"
+	[ "$(<"$result")" = "$first" ]
 }
 
 @test "a spare that is killed while it waits is only lost" {
