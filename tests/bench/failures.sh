@@ -165,3 +165,49 @@ part_node() {
 	figure "killed node: Slurm alone says down" "$(median <"$slurm")" '' \
 		"SlurmdTimeout 10; same kills ($(paste -sd' ' "$slurm"))"
 }
+
+# One trial with a spare: FILE gets the job's lines, FILE.at when n1 was killed.
+spare_trial() { # FILE
+	local pid job
+	on n0 'rm -f /tmp/go /tmp/result'
+	$lab run ctl -u lab -t 200 -- salloc --no-kill -N3 --ntasks-per-node=2 srun --no-kill -K0 --mpi=pmix \
+		--rcshare=on,spares=1 $apps/rcs_ckpt --result /tmp/result --hold /tmp/go > >(stamped >"$1") 2>&1 &
+	pid=$!
+	begun "$1" 'rank 0: holds' 90 $pid || return
+	job=$(job_id)
+	echo "$EPOCHREALTIME" >"$1.at"
+	$lab kill n1
+	eventually 30 "the ranks' meeting with the replacement" said 1 "$1" 'rank 0: begins at .* epoch 2$' || return
+	on n0 'touch /tmp/go'
+	eventually 60 "the end of the ranks" said 4 "$1" 'rank [0-3]: done' || return
+	$lab run ctl -t 20 -- scancel "$job" || :
+	wait $pid || :
+}
+
+spare_restore() {
+	$lab run ctl -t 20 -- scancel -u lab || :
+	on n0 'rm -f /tmp/go /tmp/result' || :
+	$lab run n1 -t 20 -- true 2>/dev/null || $lab start n1
+	node_conf '{"node_timeout_ms": 20000}' || :
+}
+
+part_spare() {
+	local i f end=$((SECONDS + ${BENCH_SECONDS:-120})) took=$out/spare.took met=$out/spare.met
+	trap spare_restore EXIT
+	: | tee "$took" >"$met"
+	for ((i = 0; i < ${BENCH_TRIALS:-10} && SECONDS < end; i++)); do
+		$lab run n1 -t 20 -- true 2>/dev/null || $lab start n1 || break
+		node_conf '{}'
+		f=$out/spare.$i
+		spare_trial "$f" || { echo "trial $i ended early" >&2; spare_restore; continue; }
+		awk -v at="$(cat "$f.at")" '/rank [01]: node .* taken over/ { if ($1 > last) last = $1 }
+			END { printf "%.0f\n", (last - at) * 1000 }' "$f" >>"$took"
+		awk -v at="$(cat "$f.at")" '/rank 0: begins at .* epoch 2$/ { printf "%.0f\n", ($1 - at) * 1000; exit }' "$f" >>"$met"
+	done
+	[[ -s $met ]] || { echo "no trial came to its end" >&2; return 1; }
+	figure "killed node: the survivors know its replacement" "$(median <"$took")" '' \
+		"from the kill of the guest to the event at the last of 2 ranks; $(wc -l <"$took") trials ($(paste -sd' ' "$took")); waits for the lost node's lease to end"
+	figure "killed node: the replacement answers" "$(median <"$met")" '' \
+		"to the end of the first round of requests of all ranks with the replacements ($(paste -sd' ' "$met"))"
+	figure "killed node: the replacement answers, longest" "$(longest <"$met")" '' ""
+}
