@@ -316,7 +316,8 @@ static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t step
 	s.spares = opt->spares;
 	s.mark_down = conf.mark_down;
 	s.witness = conf.witness;
-	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step;
+	/* a node that was cut off ends its ranks: with spares the step goes on without them */
+	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step || opt->spares;
 	rc = notify_start(path, &s);
 	free(nodes);
 	if (rc)

@@ -33,9 +33,9 @@ teardown() {
 	run "$bed" run -- sbatch --rcshare=on,rail=2 --wrap true
 	[ "$status" -ne 0 ]
 	[[ $output == *"unknown key 'rail'; keys are rails=1..16"* ]]
-	run "$bed" run -- salloc --rcshare=on,spares=1 true
+	run "$bed" run -- salloc --rcshare=on,spares=one true
 	[ "$status" -ne 0 ]
-	[[ $output == *"not supported by this version"* ]]
+	[[ $output == *"spares=one: give a number of nodes"* ]]
 	run "$bed" run -- squeue -h
 	[ -z "$output" ]
 }
