@@ -247,7 +247,9 @@ int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info)
 	if (peer->gone)
 		info->state = RCS_PEER_LOST;
 	info->node = peer->key.node;
-	info->incarnation = atomic_load_explicit(&n->incarnation, memory_order_relaxed);
+	/* the table's is of the job, an address's of its step */
+	info->incarnation = peer->has_addr ? peer->addr.incarnation :
+		atomic_load_explicit(&n->incarnation, memory_order_relaxed);
 	info->lane = atomic_load_explicit(&n->lane, memory_order_relaxed);
 	info->lanes_up = atomic_load_explicit(&n->lanes_up, memory_order_relaxed);
 	info->failovers = atomic_load_explicit(&n->failovers, memory_order_relaxed);

@@ -85,24 +85,33 @@ static struct slot *own_slot(uint64_t number)
 
 /* --- losses --------------------------------------------------------------------------------------- */
 
+/* rcs_lookup may have known before the event was read. */
+static bool is_known(const struct rcs_event *ev)
+{
+	const struct peer *p = &peer[ev->first_rank];
+
+	if (ev->code == RCS_EVENT_NODE_LOST)
+		return ev->incarnation < p->incarnation;
+	return ev->incarnation <= p->incarnation && !p->lost;
+}
+
 static void on_event(const struct rcs_event *ev, void *arg)
 {
+	bool gone = ev->code == RCS_EVENT_NODE_LOST;
+	uint32_t last = ev->first_rank + ev->ranks - 1;
+
 	(void)arg;
-	if ((ev->code != RCS_EVENT_NODE_LOST && ev->code != RCS_EVENT_NODE_REPLACED) || ev->index == NONE)
+	if ((!gone && ev->code != RCS_EVENT_NODE_REPLACED) || ev->index == NONE || is_known(ev))
 		return;
 	printf("rank %u: node %s has %s ranks %u to %u, incarnation %u\n", rank, ev->peer_host,
-		ev->code == RCS_EVENT_NODE_LOST ? "lost" : "taken over", ev->first_rank,
-		ev->first_rank + ev->ranks - 1, ev->incarnation);
-	if (ev->code == RCS_EVENT_NODE_LOST && ev->spare == NONE)
-		die("no spare is left for ranks %u to %u", ev->first_rank, ev->first_rank + ev->ranks - 1);
+		gone ? "lost" : "taken over", ev->first_rank, last, ev->incarnation);
+	if (gone && ev->spare == NONE)
+		die("no spare is left for ranks %u to %u", ev->first_rank, last);
 	disturbed = true;
-	for (uint32_t r = ev->first_rank; r < ev->first_rank + ev->ranks; r++) {
-		lost += ev->code == RCS_EVENT_NODE_LOST && !peer[r].lost;
-		lost -= ev->code == RCS_EVENT_NODE_REPLACED && peer[r].lost;
-		peer[r].lost = ev->code == RCS_EVENT_NODE_LOST;
-		peer[r].peer = NULL;
-		if (ev->code == RCS_EVENT_NODE_REPLACED)
-			peer[r].incarnation = ev->incarnation;
+	for (uint32_t r = ev->first_rank; r <= last; r++) {
+		lost += gone && !peer[r].lost;
+		lost -= !gone && peer[r].lost;
+		peer[r] = (struct peer){.incarnation = ev->incarnation, .lost = gone};
 	}
 }
 
