@@ -21,7 +21,7 @@
 
 #define COMMAND_MS 10000 /* a command that takes longer has failed */
 #define CONNECT_MS 1000	 /* a slurmd that does not take a connection so long is not there */
-#define STOP_S	   2
+#define STOP_S 2
 
 static struct {
 	bool running;
@@ -161,7 +161,8 @@ static bool connects(const char *host, const char *port)
 	if (getaddrinfo(host, port, &hints, &list))
 		return false;
 	for (a = list; a && !yes; a = a->ai_next) {
-		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+		    err = 0;
 		struct pollfd p = {.fd = fd, .events = POLLOUT};
 		socklen_t len = sizeof(err);
 
@@ -183,7 +184,8 @@ static bool slurmd_lives(const char *node)
 	char *config[] = {"scontrol", "-o", "show", "config", NULL};
 	char text[32768], addr[256], port[16], *s;
 
-	if (show_node(node, text, sizeof(text)) || !ctld_value(text, "NodeAddr", addr, sizeof(addr)))
+	if (show_node(node, text, sizeof(text)) ||
+		!ctld_value(text, "NodeAddr", addr, sizeof(addr)))
 		return false;
 	if (!ctld_value(text, "Port", port, sizeof(port))) {
 		/* "SlurmdPort              = 6818" */
@@ -202,15 +204,17 @@ static void lost(const struct shm_witness *w)
 	char *argv[] = {"scontrol", "update", name, "State=DOWN", reason, NULL};
 
 	if (slurmd_lives(w->node)) {
-		snprintf(line, sizeof(line), "%s is lost to step %u, but its slurmd answers: not marked down",
-			w->node, self.o.step);
+		snprintf(line, sizeof(line),
+			"%s is lost to step %u, but its slurmd answers: not marked down", w->node,
+			self.o.step);
 		self.o.log(line);
 		return;
 	}
 	snprintf(name, sizeof(name), "NodeName=%s", w->node);
 	snprintf(reason, sizeof(reason), "Reason=rcshare: lost to job %u step %u", self.o.job,
 		self.o.step);
-	snprintf(line, sizeof(line), "%s is lost to step %u: marking it down", w->node, self.o.step);
+	snprintf(
+		line, sizeof(line), "%s is lost to step %u: marking it down", w->node, self.o.step);
 	self.o.log(line);
 	if (run(argv, text, sizeof(text)) || *text) {
 		text[strcspn(text, "\n")] = '\0';

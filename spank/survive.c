@@ -58,8 +58,7 @@ static bool is_zero(const char *value)
 	return value && strcmp(value, "0") == 0;
 }
 
-void plug_survive_read(
-	char *const *words, size_t n, char *const *env, struct plug_survive *s)
+void plug_survive_read(char *const *words, size_t n, char *const *env, struct plug_survive *s)
 {
 	static const char *const names[] = {"SLURM_NO_KILL", "SALLOC_NO_KILL", "SBATCH_NO_KILL"};
 	const char *command = n ? strrchr(words[0], '/') : NULL, *v;
@@ -75,7 +74,8 @@ void plug_survive_read(
 	for (i = 1; i < n; i++) {
 		if (is_long(words[i], "no-kill", 4, &v) || is_short(words[i], 'k', &v))
 			s->no_kill = keeps(v);
-		else if (is_long(words[i], "kill-on-bad-exit", 9, &v) || is_short(words[i], 'K', &v))
+		else if (is_long(words[i], "kill-on-bad-exit", 9, &v) ||
+			 is_short(words[i], 'K', &v))
 			s->no_bad_exit = is_zero(v);
 		else if (is_long(words[i], "jobid", 4, &v))
 			s->inside = true;
@@ -98,8 +98,7 @@ bool plug_survive_advice(const struct plug_survive *s, char *text, size_t size)
 	return true;
 }
 
-bool plug_survive_het(
-	char *const *words, size_t options, size_t n, bool srun, char *const *env)
+bool plug_survive_het(char *const *words, size_t options, size_t n, bool srun, char *const *env)
 {
 	const char *size = env_of(env, "SLURM_HET_SIZE");
 	size_t i;

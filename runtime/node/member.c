@@ -290,7 +290,8 @@ void member_witness(struct node *n, struct chan *c, const struct shm_witness *w)
 	for (struct member *m = n->members; m; m = m->next) {
 		uint16_t other = m->monitor == c ? other_of_two(m) : CORE_VIEW_NONE;
 
-		if (other == CORE_VIEW_NONE || strncmp(w->node, n->o.names[m->node[other]], sizeof(w->node)))
+		if (other == CORE_VIEW_NONE ||
+			strncmp(w->node, n->o.names[m->node[other]], sizeof(w->node)))
 			continue;
 		n->witness_answers++;
 		m->witness_until = n->now + WITNESS_HOLDS_NS;

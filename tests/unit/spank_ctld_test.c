@@ -25,7 +25,8 @@ static void only_whole_names_are_listed(void **state)
 
 static void values_are_found_by_their_whole_key(void **state)
 {
-	static const char text[] = "NodeName=b1 NodeAddr=10.0.0.1 SlurmdPort=1\n   Port=6818 Empty= X=1";
+	static const char text[] =
+		"NodeName=b1 NodeAddr=10.0.0.1 SlurmdPort=1\n   Port=6818 Empty= X=1";
 	char v[12];
 
 	(void)state;
@@ -47,7 +48,8 @@ static void only_down_is_down(void **state)
 		const char *state;
 		int down;
 	} cases[] = {{"DOWN", 1}, {"DOWN*", 1}, {"DOWN*+DRAIN", 1}, {"DOWN+CLOUD", 1}, {"IDLE", 0},
-		{"IDLE*", 0}, {"MIXED*+DRAIN", 0}, {"IDLE+POWERED_DOWN", 0}, {"ALLOCATED+COMPLETING", 0}};
+		{"IDLE*", 0}, {"MIXED*+DRAIN", 0}, {"IDLE+POWERED_DOWN", 0},
+		{"ALLOCATED+COMPLETING", 0}};
 	char text[128];
 
 	(void)state;
@@ -56,7 +58,8 @@ static void only_down_is_down(void **state)
 		assert_int_equal(ctld_down(text), cases[i].down);
 	}
 	assert_int_equal(ctld_down(""), -1);
-	assert_int_equal(ctld_down("slurm_load_node error: Unable to contact slurm controller"), -1);
+	assert_int_equal(
+		ctld_down("slurm_load_node error: Unable to contact slurm controller"), -1);
 }
 
 int main(void)
