@@ -146,6 +146,7 @@ void sim_fault_heal(struct sim *s, const struct sim_ev *ev)
 /* Everything works again, but for what is cut for ever. */
 void sim_fault_end(struct sim *s)
 {
+	s->lossy = s->lossy && s->calm; /* a lane that was lost to it just before the end is not back yet */
 	for (int i = 0; i < s->ends; i++)
 		for (uint8_t r = 0; r < CORE_LANES; r++)
 			s->cut[i][r] = i == s->cut_end && r == s->cut_lane;
