@@ -163,7 +163,8 @@ static void setup(struct sim *s)
 	for (uint8_t i = 0; i < CORE_LANES; i++)
 		s->delay_max[i] = sim_chance(s, 80) ? 30 * US : 2 * MS;
 	s->lossy = sim_chance(s, s->calm ? 50 : 10);
-	s->probe_loss = sim_chance(s, 70) ? 10 : sim_chance(s, 50) ? 50 : 100;
+	/* Where nothing may die the loss of datagrams is that of packets. */
+	s->probe_loss = sim_chance(s, 70) ? s->calm ? 3 : 10 : sim_chance(s, 50) && !s->calm ? 50 : 100;
 	for (int i = 0; i < s->ends; i += 2) {
 		/* A pair may be there twice: two links know nothing of each other. */
 		int a = (int)sim_below(s, (uint64_t)s->nodes);
