@@ -133,7 +133,7 @@ static void check_command(const struct plug_option *opt, bool asked)
 		slurm_error("rcshare: " HET);
 		exit(1);
 	}
-	if (srun && s.no_kill) {
+	if (srun && (s.no_kill || opt->spares)) {
 		setenv(PLUG_ENV_PMIX_TIMEOUT, PLUG_PMIX_TIMEOUT, 0);
 		if (plug_survive_advice(&s, text, sizeof(text)))
 			slurm_spank_log("rcshare: %s", text);

@@ -44,6 +44,8 @@ also='rcshare: to outlive a node this step also needs:'
 	run srun --no-kill --rcshare=on true
 	[ "$status" -eq 0 ]
 	[ "$output" = "$also srun -K0" ]
+	run srun -N3 --rcshare=on,spares=1 true
+	[ "$output" = "$also srun --no-kill, srun -K0" ]
 	run srun --rcshare=on -K0 --no-kill true
 	[ -z "$output" ]
 	run srun --rcshare=on sh -c true --no-kill
