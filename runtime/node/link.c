@@ -169,7 +169,8 @@ static int backlog_add(struct link *l, const struct wire_rec *r, const void *pay
 	size_t need = WIRE_REC_SPACE(r->len);
 
 	if (l->bl_tail + need > l->bl_cap) {
-		memmove(l->backlog, l->backlog + l->bl_head, l->bl_tail - l->bl_head);
+		if (l->bl_head)
+			memmove(l->backlog, l->backlog + l->bl_head, l->bl_tail - l->bl_head);
 		l->bl_tail -= l->bl_head;
 		l->bl_head = 0;
 		if (l->bl_tail + need > l->bl_cap) {
