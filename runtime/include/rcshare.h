@@ -203,7 +203,9 @@ RCS_API uint32_t rcs_peer_rank(const rcs_peer *peer);
 
 /*
  * PMIx exchange of the first endpoint's address: publish is PMIx_Put and PMIx_Commit, local; lookup
- * is PMIx_Get of one rank (direct modex) and rcs_peer_insert. With RCS_INIT_EAGER the library has
+ * is PMIx_Get of one rank (direct modex) and rcs_peer_insert; it waits, two minutes at most, until that rank has
+ * published. With spare nodes it is asked of the process that has the rank now: RCS_ERR_NODE_LOST while
+ * nobody has. With RCS_INIT_EAGER the library has
  * published and fenced when rcs_ep_open of the first endpoint returns.
  */
 RCS_API int rcs_publish(rcs_ep *ep, struct rcs_error *err);
