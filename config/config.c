@@ -92,7 +92,7 @@ const struct config_key config_keys[] = {
 		"lost; 0 never decides."},
 	{"keep_step", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(keep_step),
 		"A rank that dies does not end its step; the others hear of it and go on. The key "
-		"keep_step of --rcshare has precedence."},
+		"keep_step of --rcshare has precedence; with spares it is on unless that says otherwise."},
 	{"mark_down", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(mark_down),
 		"Slurm is told at once that a lost node is DOWN, unless its slurmd still answers; all jobs "
 		"on it then end as for any node that is down."},
