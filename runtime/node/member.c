@@ -420,14 +420,16 @@ void member_receive(struct node *n, const struct wire_rec *r, const void *payloa
 	n->work = true;
 }
 
-/* Not acting, and half of the members are silent: also where the lease had not begun yet. */
+/* Not acting, and half of those that were not removed are silent: also where the lease had not begun yet. */
 static bool is_cut(const struct node *n, const struct member *m)
 {
-	unsigned silent = 0;
+	unsigned silent = 0, members = 0;
 
-	for (uint16_t i = 0; i < m->nodes; i++)
-		silent += m->suspected[i];
-	return 2 * silent >= m->nodes && n->now >= m->witness_until && !core_view_acting(m->view, n->now);
+	for (uint16_t i = 0; i < m->nodes; i++) {
+		members += core_view_member(m->view, i);
+		silent += m->suspected[i] && core_view_member(m->view, i);
+	}
+	return 2 * silent >= members && n->now >= m->witness_until && !core_view_acting(m->view, n->now);
 }
 
 /*

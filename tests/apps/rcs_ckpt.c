@@ -210,26 +210,41 @@ static bool move(bool put, struct slot *s, uint64_t number)
 	return !disturbed;
 }
 
-/* All ranks: the greatest of their numbers, and the sum of them. Also a barrier. */
-static bool agree(uint64_t mine, uint64_t round, uint64_t *greatest, uint64_t *sum)
+/* Of all ranks' numbers rank 0 gets the greatest, v[0], and the sum, v[1]. */
+static bool gather(uint64_t mine, uint64_t round, uint64_t v[2])
 {
-	uint64_t v[2] = {mine, mine}, in;
+	uint64_t in;
 
-	if (rank) {
-		if (!tell(0, &mine, sizeof(mine), tag(UP, round)) || !hear(0, v, sizeof(v), tag(DOWN, round)))
-			return false;
-	}
-	for (uint32_t r = 1; !rank && r < size; r++) {
+	v[0] = v[1] = mine;
+	if (rank)
+		return tell(0, &mine, sizeof(mine), tag(UP, round));
+	for (uint32_t r = 1; r < size; r++) {
 		if (!hear(r, &in, sizeof(in), tag(UP, round)))
 			return false;
 		v[0] = in > v[0] ? in : v[0];
 		v[1] += in;
 	}
-	for (uint32_t r = 1; !rank && r < size; r++)
-		if (!tell(r, v, sizeof(v), tag(DOWN, round)))
+	return true;
+}
+
+static bool spread(uint64_t round, uint64_t v[2])
+{
+	if (rank)
+		return hear(0, v, 2 * sizeof(*v), tag(DOWN, round));
+	for (uint32_t r = 1; r < size; r++)
+		if (!tell(r, v, 2 * sizeof(*v), tag(DOWN, round)))
 			return false;
+	return true;
+}
+
+/* All ranks get the greatest of their numbers. Also a barrier. */
+static bool agree(uint64_t mine, uint64_t round, uint64_t *greatest)
+{
+	uint64_t v[2];
+
+	if (!gather(mine, round, v) || !spread(round, v))
+		return false;
 	*greatest = v[0];
-	*sum = v[1];
 	return true;
 }
 
@@ -239,11 +254,11 @@ static bool agree(uint64_t mine, uint64_t round, uint64_t *greatest, uint64_t *s
 static bool checkpoint(uint64_t number, uint64_t round)
 {
 	struct slot *s = own_slot(number);
-	uint64_t greatest, sum;
+	uint64_t greatest;
 
 	s->number = number;
 	memcpy(s->cell, cell, opt.cells * sizeof(*cell));
-	if (!move(true, s, number) || !agree(number, round, &greatest, &sum))
+	if (!move(true, s, number) || !agree(number, round, &greatest))
 		return false;
 	committed = number;
 	return true;
@@ -293,7 +308,7 @@ static bool meet(uint64_t *iteration)
 	uint32_t buddy, guest;
 	struct rcs_error err;
 	struct rcs_key key;
-	uint64_t number, sum;
+	uint64_t number;
 
 	if (!find_all())
 		return false;
@@ -302,7 +317,7 @@ static bool meet(uint64_t *iteration)
 	if (rcs_region_key(region, ep, &key, &err))
 		die("%s", err.sentence);
 	if (!tell(guest, &key, sizeof(key), tag(KEY, 0)) ||
-		!hear(buddy, &buddy_key, sizeof(buddy_key), tag(KEY, 0)) || !agree(committed, 0, &number, &sum))
+		!hear(buddy, &buddy_key, sizeof(buddy_key), tag(KEY, 0)) || !agree(committed, 0, &number))
 		return false;
 	if (number && committed != number && own_slot(number)->number != number) {
 		/* ours went with our node */
@@ -363,10 +378,22 @@ static bool held(uint64_t i)
 	return disturbed;
 }
 
-/* From the iteration to the end; false: disturbed on the way. */
-static bool work(uint64_t i, uint64_t *sum)
+static void write_result(uint64_t sum)
 {
-	uint64_t mine = 0, greatest;
+	FILE *f = fopen(opt.result, "w");
+
+	if (!f || fprintf(f, "%u ranks, %llu iterations: %016llx\n", size, (unsigned long long)opt.iterations,
+		(unsigned long long)sum) < 0 || fclose(f))
+		die("%s cannot be written", opt.result);
+}
+
+/*
+ * From the iteration to the end; false: disturbed on the way. The result is written before anybody may end: who
+ * is disturbed later finds that others have.
+ */
+static bool work(uint64_t i)
+{
+	uint64_t mine = 0, v[2];
 
 	while (i < opt.iterations) {
 		if (held(i) || !iterate(i))
@@ -377,16 +404,11 @@ static bool work(uint64_t i, uint64_t *sum)
 	}
 	for (size_t k = 0; k < opt.cells; k++)
 		mine = mix(mine, cell[k], k);
-	return agree(mine, opt.iterations + 2, &greatest, sum);
-}
-
-static void write_result(uint64_t sum)
-{
-	FILE *f = fopen(opt.result, "w");
-
-	if (!f || fprintf(f, "%u ranks, %llu iterations: %016llx\n", size, (unsigned long long)opt.iterations,
-		(unsigned long long)sum) < 0 || fclose(f))
-		die("%s cannot be written", opt.result);
+	if (!gather(mine, opt.iterations + 2, v))
+		return false;
+	if (!rank)
+		write_result(v[1]);
+	return spread(opt.iterations + 2, v);
 }
 
 /* --- start ------------------------------------------------------------------------------------------ */
@@ -454,15 +476,13 @@ static void options(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	uint64_t iteration, sum;
+	uint64_t iteration;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	options(argc, argv);
 	open_all();
-	while (!meet(&iteration) || !work(iteration, &sum))
+	while (!meet(&iteration) || !work(iteration))
 		;
-	if (!rank)
-		write_result(sum);
 	printf("rank %u: done\n", rank);
 	rcs_fini(ctx);
 	return 0;
