@@ -106,7 +106,7 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared" default=on)"
 	run batch -N3 --ntasks-per-node=1 <<-E
 		srun -N1 -n1 -w b1 true
-		srun --export=NONE --mpi=pmix -N3 -n3 env LSAN_OPTIONS="$LSAN_OPTIONS" $(bed_app rcs_alltoall) --seconds 1
+		srun --export=NONE --mpi=pmix -N3 -n3 /usr/bin/env LSAN_OPTIONS="$LSAN_OPTIONS" $(bed_app rcs_alltoall) --seconds 1
 	E
 	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared")"
 	echo "$output"
