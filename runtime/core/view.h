@@ -90,7 +90,7 @@ struct core_view_cfg {
 	uint8_t watch;	 /* ring neighbours watched on each side */
 	uint8_t fanout;	 /* 2..CORE_VIEW_FANOUT */
 	bool witness;	 /* a view of two waits for the witness's word */
-	uint64_t hop_ns;    /* ask again a node that did not answer; above a round trip */
+	uint64_t hop_ns;    /* ask again a node that did not answer; a round trip, longer in later ballots */
 	uint64_t beat_ns;   /* a beat this often ... */
 	uint64_t lease_ns;  /* ... lets a node act for so long; several beats */
 	uint64_t check_ns;  /* a suspect has so long to say that it lives */

@@ -122,7 +122,7 @@ void view_ballot_counted(struct core_view *v, uint64_t now)
 	if (w->acc)
 		v->want = w->acc_set;
 	v->phase = CORE_VIEW_ACCEPT;
-	v->wave_end = now + view_wave_ns(v) * (1u + v->fails);
+	v->wave_end = now + view_wave_ns(v);
 	v->accepted = v->ballot;
 	v->accepted_at = now;
 	v->value = v->want;
@@ -177,7 +177,7 @@ void view_ballot_tick(struct core_view *v, uint64_t now)
 	v->ballot = v->round << 16 | v->cfg.self;
 	v->promised = v->ballot;
 	v->phase = CORE_VIEW_PREPARE;
-	v->wave_end = now + view_wave_ns(v) * (1u + v->fails);
+	v->wave_end = now + view_wave_ns(v);
 	view_wave_root(v, CORE_VIEW_PREPARE, v->ballot, &v->want, now);
 }
 

@@ -115,9 +115,10 @@ static inline uint64_t view_max(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* What a ballot's wave may take: twice as long after each that failed, as messages may stand behind data. */
 static inline uint64_t view_wave_ns(const struct core_view *v)
 {
-	return 40 * v->cfg.hop_ns;
+	return 40 * v->cfg.hop_ns << v->fails;
 }
 
 /* view.c */

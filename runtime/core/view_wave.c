@@ -89,7 +89,8 @@ static void ask(struct core_view *v, struct view_wave *w, struct view_part *p, u
 		view_log_put(v, &m, v->last_off);
 	else
 		view_set_put(&m, &w->set);
-	p->at = now + (v->cfg.hop_ns << view_min(p->answered ? p->polls : p->tries, 4));
+	p->at = now + (v->cfg.hop_ns << view_min(p->answered ? p->polls : p->tries, 4) <<
+			(w->phase == CORE_VIEW_BEAT ? 0 : v->fails));
 	p->tries++;
 	p->polls++;
 	view_send(v, &m, CORE_VIEW_NONE);

@@ -15,12 +15,12 @@
 #define MAX 8
 #define QUEUE 4096
 
-/* A step of up to MAX nodes with one clock; messages take 1 ms. */
+/* A step of up to MAX nodes with one clock; messages take 1 ms, or `slow` more. */
 static struct net {
 	struct core_view_cfg cfg;
 	struct core_view *v[MAX];
 	uint16_t n;
-	uint64_t now;
+	uint64_t now, slow;
 	bool dead[MAX], cut[MAX][MAX];
 	struct { uint64_t at; uint16_t from, to; struct core_view_msg m; } q[QUEUE];
 	uint32_t q_n;
@@ -41,7 +41,7 @@ static void drain(uint16_t i)
 		switch (a.type) {
 		case CORE_VIEW_ACT_SEND:
 			assert_true(net.q_n < QUEUE);
-			net.q[net.q_n].at = net.now + MS;
+			net.q[net.q_n].at = net.now + MS + net.slow;
 			net.q[net.q_n].from = i;
 			net.q[net.q_n].to = a.node;
 			net.q[net.q_n++].m = a.msg;
@@ -240,6 +240,21 @@ static void a_dead_node_is_removed_by_all(void **state)
 		assert_false(core_view_member(net.v[i], 2));
 		assert_int_equal(core_view_node(net.v[i], 2, NULL), CORE_VIEW_NONE);
 		assert_true(net.acts[i]);
+	}
+}
+
+/* As where bulk data stands before them in a queue: nobody may give up faster than an answer can come. */
+static void messages_that_take_long_are_waited_for(void **state)
+{
+	(void)state;
+	begin(3, 0, false);
+	run(SEC);
+	net.slow = SEC;
+	lose(2);
+	run(60 * SEC);
+	for (uint16_t i = 0; i < 2; i++) {
+		assert_int_equal(net.views[i], 1);
+		assert_int_equal(net.last_lost[i], 2);
 	}
 }
 
@@ -774,6 +789,7 @@ int main(void)
 		cmocka_unit_test(impossible_configuration_has_no_size),
 		cmocka_unit_test(all_act_and_nothing_is_decided_in_peace),
 		cmocka_unit_test(a_dead_node_is_removed_by_all),
+		cmocka_unit_test(messages_that_take_long_are_waited_for),
 		cmocka_unit_test(the_lowest_node_may_die_too),
 		cmocka_unit_test(a_suspect_that_lives_is_left_alone),
 		cmocka_unit_test(of_a_cut_pair_the_higher_goes),
