@@ -289,7 +289,11 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 	case CORE_CTRL_WANT:
 		if (core_initiator(l) && ln->state == CORE_LANE_DOWN) {
 			ln->naks = 0;
-			ln->ud.first = ln->ud.now = false; /* its port came back: it is no silent path */
+			/* its port came back: that was no silent path */
+			if (c->flags & CORE_CTRL_F_BACK)
+				ln->ud.first = ln->ud.now = false;
+			if (ln->ud.first)
+				break;
 			ln->open_at = core_max(now, ln->hold_at);
 		}
 		break;

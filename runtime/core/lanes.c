@@ -242,6 +242,7 @@ static void lane_up(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->posts = ln->plain = 0;
 	ln->bytes = ln->pace = 0;
 	ln->naks = 0;
+	ln->want_back = false;
 	ln->heard = true; /* whatever was before: it opened a newer one */
 	ln->connecting = false;
 	ln->probes_left = ln->need_probe ? l->cfg.probes : 0;

@@ -102,6 +102,7 @@ void core_link_rail(struct core_link *l, uint8_t lane, bool ok, enum core_reason
 	ln->naks = 0;
 	ln->ud.first = ln->ud.now = false;
 	ln->open_at = core_max(now, ln->hold_at);
+	ln->want_back = true;
 	ln->want_left = 3;
 	ln->want_at = now;
 }

@@ -140,6 +140,7 @@ struct core_ctrl { /* payload of a WIRE_FRAME_CTRL frame, little-endian, 96 byte
 #define CORE_CTRL_F_WORD   0x4u /* ... or not, and psn is what stands in the ledger word */
 #define CORE_CTRL_F_MUTE   0x8u /* LANE_DEAD, no progress: you did not answer elsewhere either */
 #define CORE_CTRL_F_ECHO   0x10u /* ... though you answered a probe on the rail */
+#define CORE_CTRL_F_BACK   0x20u /* WANT: the rail was not usable before */
 _Static_assert(sizeof(struct core_ctrl) == 96, "layout");
 
 enum core_probe { CORE_PROBE_NONE, CORE_PROBE_LOST, CORE_PROBE_ANSWERED };
@@ -242,7 +243,8 @@ struct core_lane {
 	uint8_t probes_left;
 	uint8_t tries;	   /* control messages repeated: they go round the lanes that are up */
 	uint8_t naks;	   /* in a row */
-	uint8_t want_left; /* responder: WANTs to be sent */
+	uint8_t want_left; /* responder: WANTs to be sent ... */
+	bool want_back;	   /* ... because the rail is back */
 	uint32_t gen;	   /* current or last */
 	uint32_t dead_gen; /* last one that the peer had to be told the death of */
 	uint32_t posts;	   /* send requests outstanding */

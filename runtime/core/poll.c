@@ -247,6 +247,7 @@ static bool ctrl_act(struct core_link *l, uint8_t i, uint32_t can_send, struct c
 		ln->want_at = now + l->cfg.hold_ns;
 		ln->want_left--;
 		core_ctrl_fill(l, &a->ctrl, CORE_CTRL_WANT, i, ln->gen);
+		a->ctrl.flags = ln->want_back ? CORE_CTRL_F_BACK : 0;
 	} else {
 		ln->asked_at = now;
 		ln->asked_token = ++l->token;

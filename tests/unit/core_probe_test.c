@@ -286,17 +286,35 @@ static void a_path_whose_probes_stay_away_is_tried_without(void **state)
 	assert_int_equal(probes, 12); /* three rounds */
 }
 
-static void a_peer_that_wants_the_lane_need_not_be_probed(void **state)
+static void a_peer_whose_port_is_back_need_not_be_probed(void **state)
 {
+	struct core_ctrl want = { 0 };
 	struct rig *r = &rig;
 
 	(void)state;
 	lost_in_silence(r);
 	assert_false(opened_within(r, 1500, false));
 	ctrl(r, TCP, CORE_CTRL_WANT, 0, 0, 0, 0);
+	assert_false(opened_within(r, 500, false)); /* it only has traffic */
+	want.type = CORE_CTRL_WANT;
+	want.flags = CORE_CTRL_F_BACK;
+	core_link_rx_ctrl(&r->l, TCP, r->l.lane[TCP].gen, &want, r->now);
 	probes = 0;
 	assert_true(opened_within(r, 20, false));
 	assert_int_equal(probes, 0);
+}
+
+static void a_port_that_returns_is_wanted_as_such(void **state)
+{
+	struct rig *r = &rig;
+
+	(void)state;
+	start(r, 5, 2);
+	tcp_up(r);
+	core_link_rail(&r->l, 0, true, CORE_R_NONE, r->now);
+	turn(r);
+	assert_non_null(said(r, CORE_CTRL_WANT, 0));
+	assert_int_equal(said(r, CORE_CTRL_WANT, 0)->ctrl.flags, CORE_CTRL_F_BACK);
 }
 
 /* Its port is not usable now: probes would find nobody. */
@@ -370,7 +388,8 @@ int main(void)
 		cmocka_unit_test(a_silent_path_is_not_opened_before_it_answers),
 		cmocka_unit_test(one_that_answers_at_once_is_opened_after_the_hold),
 		cmocka_unit_test(a_path_whose_probes_stay_away_is_tried_without),
-		cmocka_unit_test(a_peer_that_wants_the_lane_need_not_be_probed),
+		cmocka_unit_test(a_peer_whose_port_is_back_need_not_be_probed),
+		cmocka_unit_test(a_port_that_returns_is_wanted_as_such),
 		cmocka_unit_test(an_opening_that_was_refused_is_not_probed),
 		cmocka_unit_test(a_port_that_failed_is_not_probed),
 		cmocka_unit_test(a_port_that_returns_ends_the_probing),
