@@ -55,7 +55,9 @@ bool core_probe_first(struct core_link *l, uint8_t lane, uint64_t now)
 {
 	struct core_ud *u = &l->lane[lane].ud;
 
-	if (!u->first || u->rounds >= CORE_UD_ROUNDS || !l->cfg.probes) {
+	if (u->rounds >= CORE_UD_ROUNDS)
+		u->ever = false; /* it seems that they do not work any more: until one does */
+	if (!u->first || !u->ever || !l->cfg.probes) {
 		u->first = false;
 		u->rounds = 0;
 		return false;

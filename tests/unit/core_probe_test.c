@@ -284,6 +284,11 @@ static void a_path_whose_probes_stay_away_is_tried_without(void **state)
 	lost_in_silence(r);
 	assert_true(opened_within(r, 60000, false));
 	assert_int_equal(probes, 12); /* three rounds */
+	core_link_lane_error(&r->l, 0, r->l.lane[0].gen, CORE_R_COMPLETION, r->now);
+	turn(r);
+	core_link_fenced(&r->l, 0, r->l.lane[0].gen, r->now);
+	assert_true(opened_within(r, 60000, false));
+	assert_int_equal(probes, 12); /* and never again until one is answered */
 }
 
 static void a_peer_whose_port_is_back_need_not_be_probed(void **state)
