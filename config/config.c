@@ -92,13 +92,15 @@ const struct config_key config_keys[] = {
 		"lost; 0 never decides."},
 	{"keep_step", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(keep_step),
 		"A rank that dies does not end its step; the others hear of it and go on. The key "
-		"keep_step of --rcshare has precedence; with spares it is on unless that says otherwise."},
+		"keep_step of --rcshare has precedence; in a step with spares it is on unless that key "
+		"says otherwise."},
 	{"mark_down", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(mark_down),
 		"Slurm is told at once that a lost node is DOWN, unless its slurmd still answers; all jobs "
 		"on it then end as for any node that is down."},
 	{"tie_breaker", CONFIG_T_TIE, 0, 0, "", "\"none\"", FIELD(tie_breaker),
 		"Who decides between two nodes that are left: none lets the lower go on alone and the "
-		"higher stop, slurmctld lets the one go on whose other is DOWN in Slurm."},
+		"higher stop, slurmctld lets the one go on whose other is DOWN in Slurm; a step with spares "
+		"has none."},
 
 	{"spin_us", CONFIG_T_UINT, 0, 1000000, "microseconds", "20", FIELD(spin_us),
 		"The daemon looks for work for so long before it sleeps."},

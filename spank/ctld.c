@@ -38,9 +38,10 @@ bool ctld_listed(const char *nodes, const char *name)
 	size_t len = strlen(name), n;
 
 	for (; len && nodes && *nodes; nodes += n + (nodes[n] == ',')) {
-		n = strcspn(nodes, ",");
+		n = strcspn(nodes, ",/");
 		if (n == len && memcmp(nodes, name, n) == 0)
 			return true;
+		n = strcspn(nodes, ",");
 	}
 	return false;
 }
@@ -225,10 +226,18 @@ static void lost(const struct shm_witness *w)
 
 static void witness(struct shm_witness *w)
 {
-	char text[4096];
-	int down = show_node(w->node, text, sizeof(text)) ? -1 : ctld_down(text);
+	static bool silent;
+	char text[4096], line[256];
+	int rc = show_node(w->node, text, sizeof(text)), down = rc ? -1 : ctld_down(text);
 
-	if (down < 0)
+	if (down < 0 && !silent) {
+		text[strcspn(text, "\n")] = '\0';
+		snprintf(line, sizeof(line), "scontrol does not tell whether %s is down: %.60s", w->node,
+			rc ? strerror(-rc) : text);
+		self.o.log(line);
+	}
+	silent = down < 0;
+	if (silent)
 		return; /* no word; it asks again */
 	w->down = (uint32_t)down;
 	(void)!send(self.o.daemon, w, sizeof(*w), MSG_NOSIGNAL | MSG_DONTWAIT);

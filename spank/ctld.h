@@ -18,7 +18,7 @@
 
 struct ctld_opts {
 	uint32_t job, step;
-	const char *nodes; /* of the step, joined by commas; copied */
+	const char *nodes; /* of the step, as notify_start has them; copied */
 	int daemon;	   /* its socket, valid until ctld_stop */
 	bool mark_down, witness;
 	void (*log)(const char *sentence);
@@ -35,7 +35,7 @@ bool ctld_stop(void);
 
 /* --- pure, for tests --- */
 
-/* Is `name` in the list? */
+/* Is `name` in the list "NAME/TASKS,..."? */
 bool ctld_listed(const char *nodes, const char *name);
 
 /* The value of KEY in `scontrol -o show` output, up to the next blank. False: there is none. */

@@ -82,6 +82,12 @@ static bool map_nodes(struct node *n, struct member *m, char *names)
 	return m->self != CORE_VIEW_NONE;
 }
 
+/* Not with spares: a node that somebody may replace must stop itself, it must not stand still. */
+static bool has_witness(const struct node *n, const struct member *m)
+{
+	return n->cfg.tie_breaker && !m->spares;
+}
+
 static void configure(const struct node *n, const struct member *m, struct core_view_cfg *cfg)
 {
 	uint64_t timeout = (uint64_t)n->cfg.node_timeout_ms * MS;
@@ -89,7 +95,7 @@ static void configure(const struct node *n, const struct member *m, struct core_
 	core_view_cfg_default(cfg);
 	cfg->nodes = m->nodes;
 	cfg->self = m->self;
-	cfg->witness = n->cfg.tie_breaker;
+	cfg->witness = has_witness(n, m);
 	cfg->spares = m->spares;
 	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
 	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
@@ -273,7 +279,7 @@ static uint16_t other_of_two(const struct member *m)
 
 static void witness_ask(const struct node *n, struct member *m)
 {
-	uint16_t other = n->cfg.tie_breaker && n->now >= m->witness_at ? other_of_two(m) : CORE_VIEW_NONE;
+	uint16_t other = has_witness(n, m) && n->now >= m->witness_at ? other_of_two(m) : CORE_VIEW_NONE;
 
 	if (other == CORE_VIEW_NONE || !m->suspected[other])
 		return;

@@ -41,10 +41,10 @@ said() { # TIMES PATTERN
 	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
 }
 
-# job RANKS NODES: two ranks on each, which go on without those that are lost
+# job RANKS NODES [KEYS]: two ranks on each, which go on without those that are lost
 job() {
 	timeout 120 "$bed" run -- salloc -Q --no-kill -w "$2" --ntasks-per-node=2 srun --no-kill -K0 \
-		--rcshare=on --mpi=pmix "$(bed_app rcs_survive)" --until "$until" >"$out" 2>&1 3>&- &
+		--rcshare=on"${3:-}" --mpi=pmix "$(bed_app rcs_survive)" --until "$until" >"$out" 2>&1 3>&- &
 	pid=$!
 	eventually said "$1" ': running$'
 	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
@@ -138,6 +138,18 @@ asked() {
 
 @test "tie_breaker: the higher of two is lost, and the lower waits for slurmctld's word" {
 	tie b1 b0
+}
+
+@test "tie_breaker: a step with spares does not wait for it" {
+	site '{"node_timeout_ms": 500, "tie_breaker": "slurmctld"}'
+	job 2 b0,b1 ,spares=1
+	"$bed" kill b1
+	eventually said 2 'event 8 node 1 view 1 '
+	node b1 'State=(ALLOCATED|MIXED)'
+	mark b1 down
+	touch "$until"
+	eventually said 2 ' messages, 0 ranks lost, 0 wrong$'
+	wait $pid || :
 }
 
 @test "without tie_breaker the higher of two stops" {

@@ -16,6 +16,11 @@ static void only_whole_names_are_listed(void **state)
 	assert_true(ctld_listed("b0,b1,b10", "b1"));
 	assert_true(ctld_listed("b0,b1,b10", "b10"));
 	assert_true(ctld_listed("b0", "b0"));
+	assert_true(ctld_listed("b0/2,b1/12", "b1"));
+	assert_true(ctld_listed("b0/2,b1/12", "b0"));
+	assert_false(ctld_listed("b0/2,b10/12", "b1"));
+	assert_false(ctld_listed("b0/2", "b0/2"));
+	assert_false(ctld_listed("b0/2", "2"));
 	assert_false(ctld_listed("b0,b10", "b1"));
 	assert_false(ctld_listed("b0,b1", ""));
 	assert_false(ctld_listed("b0,b1", "b0,b1"));
