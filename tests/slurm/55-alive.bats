@@ -40,31 +40,39 @@ said() { # TIMES PATTERN
 
 also='rcshare: to outlive a node this step also needs:'
 
+alone() { # COMMAND: run it when all nodes are idle, or srun tells that it waits for them
+	eventually idle
+	case $1 in
+	srun | batch) run "$@" ;;
+	*) run "$bed" run -- "$@" ;;
+	esac
+}
+
 @test "what a step lacks to outlive a node is said in one line, and only to who asks for it" {
-	run srun --no-kill --rcshare=on true
+	alone srun --no-kill --rcshare=on true
 	[ "$status" -eq 0 ]
 	[ "$output" = "$also srun -K0" ]
-	run srun -N3 --rcshare=on,spares=1 true
+	alone srun -N3 --rcshare=on,spares=1 true
 	[ "$output" = "$also srun --no-kill, srun -K0" ]
-	run srun --rcshare=on -K0 --no-kill true
+	alone srun --rcshare=on -K0 --no-kill true
 	[ -z "$output" ]
-	run srun --rcshare=on sh -c true --no-kill
+	alone srun --rcshare=on sh -c true --no-kill
 	[ -z "$output" ]
-	run srun --no-kill true
+	alone srun --no-kill true
 	[ -z "$output" ]
-	run "$bed" run -- env SLURM_NO_KILL= SLURM_KILL_BAD_EXIT=0 srun --rcshare=on true
+	alone env SLURM_NO_KILL= SLURM_KILL_BAD_EXIT=0 srun --rcshare=on true
 	[ -z "$output" ]
 }
 
 @test "--no-kill of an allocation is known where salloc or sbatch had it as an option" {
-	run "$bed" run -- salloc -Q --no-kill --rcshare=on srun --no-kill -K0 true
+	alone salloc -Q --no-kill --rcshare=on srun --no-kill -K0 true
 	[ "$status" -eq 0 ]
 	[ -z "$output" ]
-	run "$bed" run -- salloc -Q srun --rcshare=on --no-kill -K0 true
+	alone salloc -Q srun --rcshare=on --no-kill -K0 true
 	[ "$output" = "$also --no-kill of the allocation (not seen here)" ]
-	run batch --no-kill <<<'srun --rcshare=on --no-kill -K0 true'
+	alone batch --no-kill <<<'srun --rcshare=on --no-kill -K0 true'
 	[ -z "$output" ]
-	run batch <<-'END'
+	alone batch <<-'END'
 		#SBATCH --no-kill
 		srun --rcshare=on --no-kill -K0 true
 	END
