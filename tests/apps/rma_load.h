@@ -104,6 +104,32 @@ static void pattern(uint8_t *p, size_t len, uint32_t src, uint32_t dst, uint64_t
 	}
 }
 
+/* What is there instead tells who put it there: nothing (zeros, poison), an old answer, or another place. */
+static void tell_damage(const uint8_t *p, size_t len, uint32_t src, uint32_t dst, uint64_t seq, size_t from,
+	size_t at)
+{
+	size_t bad = 0, last = at, there = 0;
+	uint64_t found = 0;
+
+	for (size_t i = at; i < len; i++) {
+		uint64_t w = app_word(src, dst, seq, (from + i) / 8);
+
+		if (p[i] != ((uint8_t *)&w)[(from + i) % 8]) {
+			bad++;
+			last = i;
+		}
+	}
+	memcpy(&found, p + at, len - at < 8 ? len - at : 8);
+	while (there < window_size && app_word(src, dst, seq, there / 8) != found)
+		there += 8;
+	fprintf(stderr, "rank %u: damage: number %llu of rank %u to rank %u, %zu bytes from %zu on: %zu are wrong, "
+		"near byte %zu to %zu; the first are %016llx", app.rank, (unsigned long long)seq, src, dst, len,
+		from, bad, at, last, (unsigned long long)found);
+	if (there < window_size)
+		fprintf(stderr, ", those of byte %zd", (ssize_t)(there - from));
+	fprintf(stderr, "\n");
+}
+
 static bool is_pattern(const uint8_t *p, size_t len, uint32_t src, uint32_t dst, uint64_t seq, size_t from)
 {
 	for (size_t i = 0; i < len;) {
@@ -111,8 +137,7 @@ static bool is_pattern(const uint8_t *p, size_t len, uint32_t src, uint32_t dst,
 		size_t at = (from + i) % 8, n = 8 - at < len - i ? 8 - at : len - i;
 
 		if (memcmp(p + i, (uint8_t *)&w + at, n)) {
-			fprintf(stderr, "rank %u: damage: number %llu of rank %u to rank %u, %zu bytes, near byte "
-				"%zu\n", app.rank, (unsigned long long)seq, src, dst, len, i);
+			tell_damage(p, len, src, dst, seq, from, i);
 			return false;
 		}
 		i += n;
