@@ -132,7 +132,7 @@ $(B)/apps/pmix_%: tests/apps/pmix_%.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLCF) $(LDF) -o $@ $< $(LIBS_lib)
-$(B)/apps/%: tests/apps/%.c $(B)/librcshare.so
+$(B)/apps/%: tests/apps/%.c $(wildcard tests/apps/*.h) $(B)/librcshare.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLCF) $(LDF) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lrcshare $(LIBS_lib)
