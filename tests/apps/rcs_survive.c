@@ -2,10 +2,11 @@
 /*
  * Every rank exchanges numbered messages with every other, and goes on with the living when a node is lost.
  *
- *	rcs_survive --until FILE [--max BYTES] [--puts] [--idle] [--ranks]
+ *	rcs_survive --until FILE [--max BYTES] [--puts] [--put BYTES] [--idle] [--ranks]
  *
  * Ends when every rank has seen the file. With --puts each rank also writes into a window of each other,
- * with --idle nobody speaks to anybody. With --ranks a rank whose node lives may be lost as well.
+ * one put after the other, a word or the bytes of --put; with --idle nobody speaks to anybody. With --ranks
+ * a rank whose node lives may be lost as well.
  * Each rank prints `running` once all others have answered, `rank R: lost P` for each rank that was
  * lost, `after N` when N messages were exchanged since the first loss, and at the end
  *
@@ -29,13 +30,13 @@ struct side {
 
 static struct {
 	const char *until;
-	size_t max;
+	size_t max, put;
 	bool puts, idle, ranks;
-} opt = {.max = 65536};
+} opt = {.max = 65536, .put = 8};
 
 static struct side *side;
 static uint64_t messages, wrong, lost, since;
-static uint64_t *window; /* one word a rank, in each rank */
+static uint8_t *window; /* opt.put bytes a rank, in each rank; then as much to put from */
 static rcs_region *region;
 
 static void lose(uint32_t r)
@@ -109,12 +110,13 @@ static void refused(uint32_t r, int rc)
 static void put(uint32_t r)
 {
 	struct side *s = &side[r];
-	struct rcs_rma p = {.buf = window + app.size + r, .len = 8, .offset = 8 * app.rank, .key = &s->key,
+	uint8_t *from = window + (app.size + r) * opt.put;
+	struct rcs_rma p = {.buf = from, .len = opt.put, .offset = opt.put * app.rank, .key = &s->key,
 		.peer = app_peer(r), .region = region, .context = &s->put};
 	int rc;
 
 	s->put = (struct app_req){0};
-	window[app.size + r]++;
+	++*(uint64_t *)from;
 	rc = rcs_put(app.ep, &p);
 	s->putting = !rc;
 	if (rc)
@@ -175,7 +177,7 @@ static void exchange_keys(void)
 	struct rcs_key mine;
 	void *p;
 
-	if (rcs_alloc(app.ctx, 2 * app.size * 8, &p, &region, &err) ||
+	if (rcs_alloc(app.ctx, 2 * app.size * opt.put, &p, &region, &err) ||
 		rcs_region_key(region, app.ep, &mine, &err))
 		app_die("%s: %s", rcs_status_name(err.status), err.sentence);
 	window = p;
@@ -194,7 +196,8 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = {{"until", required_argument, NULL, 'u'},
 		{"max", required_argument, NULL, 'M'}, {"puts", no_argument, NULL, 'p'},
-		{"idle", no_argument, NULL, 'i'}, {"ranks", no_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
+		{"put", required_argument, NULL, 'P'}, {"idle", no_argument, NULL, 'i'},
+		{"ranks", no_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
@@ -204,14 +207,16 @@ int main(int argc, char **argv)
 			opt.max = app_number(optarg) & ~7ull;
 		else if (c == 'p')
 			opt.puts = true;
+		else if (c == 'P')
+			opt.put = app_number(optarg) & ~7ull;
 		else if (c == 'i')
 			opt.idle = true;
 		else if (c == 'r')
 			opt.ranks = true;
 		else
 			exit(2);
-	if (!opt.until || opt.max < 8)
-		app_die("--until FILE is needed, --max is at least 8");
+	if (!opt.until || opt.max < 8 || opt.put < 8)
+		app_die("--until FILE is needed, --max and --put are at least 8");
 	app_open(0);
 	rcs_on_event(app.ctx, on_event, NULL);
 	side = calloc(app.size, sizeof(*side));
