@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@
 static struct {
 	bool running;
 	pthread_t thread;
-	int ask[2]; /* SEQPACKET: [1] gives to the thread */
+	int ask[2];	     /* SEQPACKET: [1] gives to the thread */
+	_Atomic bool asking; /* a question waits there: another would only be answered later */
 	char *nodes;
 	struct ctld_opts o;
 } self;
@@ -232,8 +234,8 @@ static void witness(struct shm_witness *w)
 
 	if (down < 0 && !silent) {
 		text[strcspn(text, "\n")] = '\0';
-		snprintf(line, sizeof(line), "scontrol does not tell whether %s is down: %.60s", w->node,
-			rc ? strerror(-rc) : text);
+		snprintf(line, sizeof(line), "scontrol does not tell whether %s is down: %.60s",
+			w->node, rc ? strerror(-rc) : text);
 		self.o.log(line);
 	}
 	silent = down < 0;
@@ -249,9 +251,12 @@ static void *asker(void *arg)
 
 	(void)arg;
 	while (recv(self.ask[0], &w, sizeof(w), 0) == sizeof(w)) {
-		if (w.m.type == SHM_MSG_WITNESS && self.o.witness)
-			witness(&w);
-		else if (w.m.type == SHM_MSG_LOST && self.o.mark_down)
+		if (w.m.type == SHM_MSG_WITNESS) {
+			if (self.o.witness)
+				witness(&w);
+			atomic_store(&self.asking, false);
+		}
+		if (w.m.type == SHM_MSG_LOST && self.o.mark_down)
 			lost(&w);
 	}
 	return NULL;
@@ -265,8 +270,12 @@ void ctld_take(const void *msg, size_t size)
 		return;
 	memcpy(&w, msg, sizeof(w));
 	w.node[sizeof(w.node) - 1] = '\0';
-	if (w.step == self.o.step && ctld_listed(self.nodes, w.node))
-		(void)!send(self.ask[1], &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (w.step != self.o.step || !ctld_listed(self.nodes, w.node))
+		return;
+	if (w.m.type == SHM_MSG_WITNESS && atomic_exchange(&self.asking, true))
+		return;
+	if (send(self.ask[1], &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		atomic_store(&self.asking, false);
 }
 
 int ctld_start(const struct ctld_opts *o)
