@@ -176,6 +176,16 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	}
 }
 
+static bool is_received_from(const rcs_peer *p)
+{
+	const struct cl_op *op;
+
+	DL_FOREACH(p->ep->posted, op)
+		if (op->peer == p)
+			return true;
+	return false;
+}
+
 /* Of a peer nobody knows the rank of, a record that is answered only where nobody is tells. */
 static void rank_lost(rcs_ep *ep, uint32_t node)
 {
@@ -185,7 +195,7 @@ static void rank_lost(rcs_ep *ep, uint32_t node)
 		struct wire_rec r = {.type = WIRE_REC_CANCEL};
 
 		if (p->key.node == node && !p->gone &&
-			(p->pending || p->waiting || p->pushing || p->fetching || p->rma))
+			(p->pending || p->waiting || p->pushing || p->fetching || p->rma || is_received_from(p)))
 			cl_ctl_send(ep, p, &r, NULL);
 	}
 }
@@ -193,17 +203,11 @@ static void rank_lost(rcs_ep *ep, uint32_t node)
 /* What was outstanding to it ends, new requests are refused; receives from any source go on. */
 static void node_lost(rcs_ep *ep, uint32_t node)
 {
-	struct cl_op *op, *next;
 	rcs_peer *p, *tmp;
 
 	HASH_ITER(hh, ep->peers, p, tmp)
 		if (p->key.node == node)
 			cl_peer_gone(p, RCS_ERR_NODE_LOST);
-	DL_FOREACH_SAFE(ep->posted, op, next)
-		if (op->peer && op->peer->key.node == node) {
-			cl_op_unlink(op);
-			cl_op_end_recv(op, RCS_ERR_NODE_LOST);
-		}
 }
 
 void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)

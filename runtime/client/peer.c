@@ -122,8 +122,8 @@ static void end_all(struct cl_op **list, int status, bool send)
 }
 
 /*
- * The peer's endpoint does not exist any more, or its node is lost. What waits for the peer's
- * library ends; what waits for a daemon (DELIVERED, GET_DONE, RMA_DONE, RDONE) is answered by that
+ * The peer's endpoint does not exist any more, or its node is lost; all that it has sent is here. What waits
+ * for the peer's library ends, and receives from it do; what waits for a daemon (DELIVERED, GET_DONE, RMA_DONE, RDONE) is answered by that
  * daemon, unless its node is lost.
  */
 void cl_peer_gone(rcs_peer *p, int status)
@@ -148,6 +148,12 @@ void cl_peer_gone(rcs_peer *p, int status)
 		cl_op_end_recv(op, status);
 	}
 	DL_FOREACH_SAFE(ep->fetchq, op, tmp) {
+		if (op->peer != p)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_recv(op, status);
+	}
+	DL_FOREACH_SAFE(ep->posted, op, tmp) {
 		if (op->peer != p)
 			continue;
 		cl_op_unlink(op);

@@ -16,9 +16,8 @@ static int post(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 		return rc;
 	if (!cl_cq_room(ep->rx_cq, false))
 		return RCS_ERR_AGAIN;
-	if (!u && m->peer && m->peer->gone == RCS_ERR_NODE_LOST &&
-		!cl_match_unexp(ep, m->peer, m->tag, m->ignore))
-		return RCS_ERR_NODE_LOST;
+	if (!u && m->peer && m->peer->gone && !cl_match_unexp(ep, m->peer, m->tag, m->ignore))
+		return m->peer->gone;
 	op = cl_op_new(ep, m, len, false);
 	if (!op)
 		return RCS_ERR_AGAIN;

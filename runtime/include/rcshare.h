@@ -249,6 +249,8 @@ struct rcs_msg {
 	void *context;	    /* given back in the completion; may be NULL */
 };
 
+/* A receive from a peer that is gone or lost takes what it has sent before; else it ends with RCS_ERR_PEER_GONE or
+ * RCS_ERR_NODE_LOST, and a new one is refused so. Receives from any go on. */
 RCS_API int rcs_send(rcs_ep *ep, const struct rcs_msg *m);
 RCS_API int rcs_recv(rcs_ep *ep, const struct rcs_msg *m);
 /* Short forms. */

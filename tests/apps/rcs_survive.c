@@ -155,8 +155,8 @@ static void step(uint32_t r, bool last)
 static bool over(void)
 {
 	for (uint32_t r = 0; r < app.size; r++)
-		if (r != app.rank && ((side[r].receiving && !(opt.ranks && side[r].lost)) ||
-					     side[r].sending || side[r].putting || (!side[r].lost && !(side[r].said_last && side[r].got_last))))
+		if (r != app.rank && (side[r].receiving || side[r].sending || side[r].putting ||
+					     (!side[r].lost && !(side[r].said_last && side[r].got_last))))
 			return false;
 	return true;
 }

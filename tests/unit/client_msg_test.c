@@ -386,15 +386,23 @@ static void peer_gone(void **state)
 	rcs_fini(a.ctx);
 	a.ctx = NULL;
 
+	/* ... a receive from it ends as well, and a new one is refused; what it had sent is still there */
 	pair_open(1, 0);
+	assert_int_equal(rcs_tsend(b.ep, &x, 1, b.peer, 2, NULL), 0);
+	assert_int_equal(next(&b).status, 0);
 	rcs_fini(b.ctx);
 	b.ctx = NULL;
 	usleep(10000);
+	assert_int_equal(rcs_trecv(a.ep, big, 1, a.peer, 1, 0, big), 0);
 	assert_int_equal(rcs_tsend(a.ep, &x, 1, a.peer, 1, NULL), 0);
 	assert_int_equal(next(&a).status, 0); /* only the buffer was promised */
-	usleep(10000);
-	rcs_cq_read(a.cq, &c, 0);
+	c = next(&a);
+	assert_ptr_equal(c.context, big);
+	assert_int_equal(c.status, RCS_ERR_PEER_GONE);
 	assert_int_equal(rcs_tsend(a.ep, &x, 1, a.peer, 1, NULL), RCS_ERR_PEER_GONE);
+	assert_int_equal(rcs_trecv(a.ep, big, 1, a.peer, 1, 0, big), RCS_ERR_PEER_GONE);
+	assert_int_equal(rcs_trecv(a.ep, &x, 1, a.peer, 2, 0, NULL), 0);
+	assert_int_equal(next(&a).status, 0);
 	rcs_fini(a.ctx);
 	a.ctx = NULL;
 	fake_stop();
