@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include <rdma/ib_user_ioctl_verbs.h>
+
 #include "core/psn.h"
 #include "node/verbs_impl.h"
 
@@ -431,6 +433,23 @@ static void received(struct verbs_lane *l, const struct ibv_wc *wc)
 		verbs_lane_broke(l, CORE_R_COMPLETION, "a receive could not be posted again");
 }
 
+/*
+ * Soft RoCE of Linux 6.12, after loss in the middle of a READ's response: the READ completes with success
+ * though it failed, and the queue pair goes to ERR (rxe_completer warns of it, COMPST_ERROR). So a READ there
+ * is believed while the queue pair works; if it does not, the READ is run again, as any is that was flushed.
+ */
+static enum verbs_done judge(const struct verbs_lane *l, const struct ibv_wc *wc)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RDMA_READ &&
+		l->rail->driver == RDMA_DRIVER_RXE && l->qp &&
+		(ibv_query_qp(l->qp, &a, IBV_QP_STATE, &init) || a.qp_state != IBV_QPS_RTS))
+		return VERBS_FLUSHED;
+	return classify(wc->status);
+}
+
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
 {
 	if (wc->wr_id & WR_RECV) {
@@ -443,7 +462,7 @@ void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
 		bool this_one = l->sq_head == (uint32_t)wc->wr_id;
 
 		l->sq_head++;
-		l->v->ops.done(l->owner, l, cookie, this_one ? classify(wc->status) : VERBS_OK,
+		l->v->ops.done(l->owner, l, cookie, this_one ? judge(l, wc) : VERBS_OK,
 			ibv_wc_status_str(wc->status));
 		if (this_one)
 			break;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime/node/verbs_lane.c: the ledger word, from the offer in the handshake to what a fence tells. */
+/* runtime/node/verbs_lane.c: the ledger word, from the offer in the handshake to what a fence tells; which
+ * completions are believed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include <rdma/ib_user_ioctl_verbs.h>
 
 #include "core/psn.h"
 #include "node/verbs_impl.h"
@@ -41,6 +44,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
+static enum ibv_qp_state state_of_qp;
+
 /* In place of the library's: what the device says. */
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
@@ -48,7 +53,19 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_
 	(void)mask;
 	(void)init;
 	a->rq_psn = 1234;
+	a->qp_state = state_of_qp;
 	return 0;
+}
+
+static enum verbs_done how_done;
+
+static void on_done(void *owner, struct verbs_lane *l, uint64_t cookie, enum verbs_done how, const char *detail)
+{
+	(void)owner;
+	(void)l;
+	(void)cookie;
+	(void)detail;
+	how_done = how;
 }
 
 static void on_fenced(void *owner, struct verbs_lane *l, enum core_told t, uint32_t n)
@@ -67,6 +84,7 @@ static int setup(void **state)
 
 	assert_non_null(g);
 	g->v.ops.fenced = on_fenced;
+	g->v.ops.done = on_done;
 	g->ctx.ops.post_send = post_send;
 	g->qp.context = &g->ctx;
 	g->mr.lkey = 5;
@@ -215,6 +233,30 @@ static void a_device_that_is_gone_left_its_word(void **state)
 	assert_int_equal(number, 7);
 }
 
+/* A request completes with success; how the owner hears of it. */
+static enum verbs_done completes(struct rig *g, enum ibv_wc_opcode opcode, int driver, enum ibv_qp_state state)
+{
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = opcode};
+
+	g->v.rail[0].driver = driver;
+	g->lane.qp = &g->qp;
+	g->lane.sq_head = 0;
+	g->lane.sq_tail = 1;
+	state_of_qp = state;
+	verbs_lane_completion(&g->lane, &wc);
+	return how_done;
+}
+
+static void soft_roce_is_not_believed_that_a_read_went_well_when_its_queue_pair_failed(void **state)
+{
+	struct rig *g = *state;
+
+	assert_int_equal(completes(g, IBV_WC_RDMA_READ, RDMA_DRIVER_RXE, IBV_QPS_RTS), VERBS_OK);
+	assert_int_equal(completes(g, IBV_WC_RDMA_READ, RDMA_DRIVER_RXE, IBV_QPS_ERR), VERBS_FLUSHED);
+	assert_int_equal(completes(g, IBV_WC_RDMA_WRITE, RDMA_DRIVER_RXE, IBV_QPS_ERR), VERBS_OK);
+	assert_int_equal(completes(g, IBV_WC_RDMA_READ, RDMA_DRIVER_MLX5, IBV_QPS_ERR), VERBS_OK);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -228,6 +270,7 @@ int main(void)
 		TEST(a_device_that_passed_tells_its_rq_psn),
 		TEST(a_device_that_is_gone_left_its_word),
 		TEST(a_word_that_nobody_wrote_tells_nothing),
+		TEST(soft_roce_is_not_believed_that_a_read_went_well_when_its_queue_pair_failed),
 	};
 
 	return cmocka_run_group_tests_name("node_word", tests, NULL, NULL);
