@@ -191,7 +191,8 @@ void key_announce(struct node *n, struct region *g, uint32_t region)
 	uint64_t key = wire_key_pack((struct wire_key){region, g->gen});
 
 	for (uint32_t i = 0; i < g->importers_n; i++)
-		tell_key(n, g->importers[i], g->owner->slot, g->owner->epoch, key, g);
+		if (!(g->importers[i] & IMPORTER_DOWN))
+			tell_key(n, g->importers[i], g->owner->slot, g->owner->epoch, key, g);
 }
 
 void key_revoke(struct node *n, struct region *g, uint32_t region)
@@ -199,7 +200,7 @@ void key_revoke(struct node *n, struct region *g, uint32_t region)
 	g->revoking = true;
 	g->revoke_until = n->now + REVOKE_NS;
 	for (uint32_t i = 0; i < g->importers_n; i++) {
-		struct link *l = link_get(n, g->importers[i]);
+		struct link *l = g->importers[i] & IMPORTER_DOWN ? NULL : link_get(n, g->importers[i]);
 		struct wire_rec r = {.type = WIRE_REC_REVOKE, .src_node = (uint16_t)n->o.self,
 			.src_ep = g->owner->slot, .dst_node = (uint16_t)g->importers[i],
 			.dst_ep = NODE_EP_DAEMON,
