@@ -296,9 +296,33 @@ static void a_frame_that_wants_the_word_gets_it(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* Seen when the first rank of a step that had lost a node closed its endpoint. */
+static void an_importer_that_was_lost_is_told_nothing(void **state)
+{
+	struct rig *g = *state;
+	struct link *links[2] = {NULL, &g->l};
+	struct region *regions[1] = {&g->local};
+	uint32_t importers[1] = {1};
+
+	g->n.o.nodes = 2;
+	g->n.link = links;
+	g->n.regions = regions;
+	g->n.regions_n = 1;
+	g->local.used = true;
+	g->local.owner = &g->c;
+	g->local.importers = importers;
+	g->local.importers_n = 1;
+	key_node_lost(&g->n, 1);
+	key_announce(&g->n, &g->local, 0);
+	key_revoke(&g->n, &g->local, 0);
+	assert_int_equal(g->l.open_len, 0);
+	assert_true(g->local.revoking);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(an_importer_that_was_lost_is_told_nothing),
 		TEST(put_refused_once_goes_again_after_the_owners_word),
 		TEST(put_refused_where_the_peer_cannot_tell_was_refused),
 		TEST(put_that_was_only_flushed_is_ambiguous_there),
