@@ -17,6 +17,7 @@
 
 #define BACKLOG_MAX  (4u << 20)
 #define BACKLOG_BUSY (64u << 10)
+#define LOOSE_MAX    128u
 
 static void cfg_core(const struct node *n, uint32_t peer, struct core_cfg *c)
 {
@@ -301,6 +302,26 @@ static void act_small(struct link *l, const struct core_act *a, uint8_t type)
 	send_on(l, a->lane, frame, CORE_NEVER);
 }
 
+void link_loose(struct link *l, const struct wire_rec *r, const void *payload)
+{
+	uint8_t frame[sizeof(struct wire_frame) + sizeof(*r) + LOOSE_MAX];
+	struct wire_frame *f = (struct wire_frame *)(void *)frame;
+
+	if (l->lost)
+		return;
+	if (!tcp_can_send(l) || r->len > LOOSE_MAX) {
+		link_answer(l, r, payload);
+		return;
+	}
+	memset(frame, 0, sizeof(frame));
+	f->len = (uint32_t)WIRE_REC_SPACE(r->len);
+	memcpy(frame + sizeof(*f), r, sizeof(*r));
+	memcpy(frame + sizeof(*f) + sizeof(*r), payload, r->len);
+	header(l, f, WIRE_FRAME_LOOSE, CORE_LANE_TCP, 0);
+	wire_frame_seal(f, frame + sizeof(*f));
+	tcp_send(l, frame, sizeof(*f) + f->len);
+}
+
 static void act_open(struct link *l, const struct core_act *a)
 {
 	uint8_t blob[CORE_BLOB];
@@ -573,11 +594,38 @@ void link_lost(struct link *l)
 
 /* --- what lanes report ------------------------------------------------------------------------ */
 
+static void records(struct link *l, const struct wire_frame *f, const uint8_t *payload)
+{
+	struct node *n = l->n;
+	size_t at = 0;
+
+	while (f->len - at >= sizeof(struct wire_rec)) {
+		struct wire_rec r;
+		const char *why;
+
+		memcpy(&r, payload + at, sizeof(r));
+		if (wire_rec_check(&r, f->len - at, &why)) {
+			node_log(n, CONFIG_LOG_ERROR, "node %u sent a bad record: %s", l->peer, why);
+			return;
+		}
+		if (f->type == WIRE_FRAME_LOOSE && r.type != WIRE_REC_VIEW)
+			return; /* nothing else may come out of order */
+		r.src_node = (uint16_t)l->peer;
+		if (r.type == WIRE_REC_RTS) {
+			struct wire_rts rts;
+
+			memcpy(&rts, payload + at + sizeof(r), sizeof(rts));
+			key_rts(n, &r, &rts);
+		}
+		chan_deliver(n, &r, payload + at + sizeof(r));
+		at += WIRE_REC_SPACE(r.len);
+	}
+}
+
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
 	const uint8_t *payload)
 {
 	struct node *n = l->n;
-	size_t at = 0;
 
 	l->dirty = true;
 	if (f->src_node != l->peer || f->lane_gen != gen || l->lost)
@@ -599,6 +647,10 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 			core_link_rx_ctrl(&l->core, lane, gen, &c, n->now);
 		}
 		return;
+	case WIRE_FRAME_LOOSE:
+		core_link_rx_ack(&l->core, lane, gen, f->ack, f->limit, n->now);
+		records(l, f, payload);
+		return;
 	default:
 		break;
 	}
@@ -607,25 +659,7 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 	l->rx_frames++;
 	atomic_store_explicit(&entry(l)->rx_frames, l->rx_frames, memory_order_relaxed);
 	atomic_store_explicit(&entry(l)->tx_frames, l->tx_frames, memory_order_relaxed);
-	while (f->len - at >= sizeof(struct wire_rec)) {
-		struct wire_rec r;
-		const char *why;
-
-		memcpy(&r, payload + at, sizeof(r));
-		if (wire_rec_check(&r, f->len - at, &why)) {
-			node_log(n, CONFIG_LOG_ERROR, "node %u sent a bad record: %s", l->peer, why);
-			return;
-		}
-		r.src_node = (uint16_t)l->peer;
-		if (r.type == WIRE_REC_RTS) {
-			struct wire_rts rts;
-
-			memcpy(&rts, payload + at + sizeof(r), sizeof(rts));
-			key_rts(n, &r, &rts);
-		}
-		chan_deliver(n, &r, payload + at + sizeof(r));
-		at += WIRE_REC_SPACE(r.len);
-	}
+	records(l, f, payload);
 }
 
 static void on_recv(void *owner, struct verbs_lane *vl, const void *buf, size_t len)

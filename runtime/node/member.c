@@ -331,7 +331,7 @@ static void send_msg(struct node *n, struct member *m, const struct core_view_ac
 	m->spoken[a->node] = true;
 	if (!l || l->lost || (l->core.active == CORE_LANE_NONE && l->bl_tail - l->bl_head > BACKLOG_MAX))
 		return;
-	link_answer(l, &r, &a->msg);
+	link_loose(l, &r, &a->msg);
 }
 
 static void lost(struct node *n, struct member *m, const struct core_view_act *a)

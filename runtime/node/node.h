@@ -284,6 +284,8 @@ void link_learn(struct link *l, const struct wire_addr *a);
 int link_append(struct link *l, const struct wire_rec *r, const void *payload);
 /* An answer, for which the asker has reserved room: it waits as long as it must. */
 void link_answer(struct link *l, const struct wire_rec *r, const void *payload);
+/* A record that may be lost: over TCP, before all that waits, where there is a connection. */
+void link_loose(struct link *l, const struct wire_rec *r, const void *payload);
 bool link_busy(const struct link *l); /* its backlog is long */
 void link_turn(struct node *n);	 /* sends what may be sent; sets deadlines */
 void link_dirty(struct link *l);

@@ -26,7 +26,7 @@ int wire_frame_check_header(const struct wire_frame *f, const char **why)
 		*why = "not an rcshare frame";
 	else if (f->version != WIRE_FRAME_VERSION)
 		*why = "frame of another version; all nodes need the same rcshare release";
-	else if (f->type < WIRE_FRAME_DATA || f->type > WIRE_FRAME_CTRL)
+	else if (f->type < WIRE_FRAME_DATA || f->type > WIRE_FRAME_LOOSE)
 		*why = "unknown frame type";
 	else if (f->len > WIRE_FRAME_ROOM)
 		*why = "frame is too long";

@@ -21,6 +21,7 @@ enum wire_frame_type {
 	WIRE_FRAME_DATA = 1,
 	WIRE_FRAME_ACK = 2,
 	WIRE_FRAME_CTRL = 3, /* payload: struct core_ctrl (core/link.h) */
+	WIRE_FRAME_LOOSE = 4, /* payload: one record that may be lost and overtakes DATA; not numbered */
 };
 
 /* On a verbs lane: the sender's device does not tell the truth in rq_psn; write its ledger word. */

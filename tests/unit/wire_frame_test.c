@@ -101,7 +101,7 @@ static void a_stream_frame_has_a_bounded_length(void **state)
 	make(0);
 	b.f.type = 0;
 	assert_int_equal(wire_frame_check_header(&b.f, &why), -EINVAL);
-	b.f.type = WIRE_FRAME_CTRL + 1;
+	b.f.type = WIRE_FRAME_LOOSE + 1;
 	assert_int_equal(wire_frame_check_header(&b.f, &why), -EINVAL);
 }
 
