@@ -107,6 +107,10 @@ int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)
 
 static bool mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
 {
+	const struct ibv_mr *ud = v->rail[rail].ud.mr;
+
+	if (ud && ud->handle == handle)
+		return true;
 	for (struct verbs_buf *b = v->bufs; b; b = b->next)
 		if (b->mr[rail] && b->mr[rail]->handle == handle)
 			return true;

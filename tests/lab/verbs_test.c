@@ -371,6 +371,7 @@ static void exchange(uint32_t n, uint32_t window)
 static void case_frames(uint32_t n)
 {
 	uint64_t start;
+	uint32_t used;
 
 	lane_up(16);
 	start = now_ns();
@@ -388,6 +389,7 @@ static void case_frames(uint32_t n)
 	if (side_a)
 		return;
 	/* many lanes on one CQ, and a refusal instead of an overrun */
+	used = v->rail[0].cq_used; /* by probes */
 	for (unsigned i = 0; i < 4096; i++) {
 		uint8_t blob[CORE_BLOB];
 		int err = verbs_lane_open(v, 0, 1, NULL, &lane, blob);
@@ -402,7 +404,7 @@ static void case_frames(uint32_t n)
 	while (v->lanes)
 		verbs_lane_close(v->lanes);
 	turn();
-	MUST(v->rail[0].cq_used == 0);
+	MUST(v->rail[0].cq_used == used);
 }
 
 /* --- the fence -------------------------------------------------------------------------------------- */
