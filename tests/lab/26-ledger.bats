@@ -45,6 +45,40 @@ more_rounds() { (($(rounds) > $1)); }
 records() { lab run n0 -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null"; }
 has() { records | jq -se "any($1)" >/dev/null; }
 
+lane_is() { # failover or lane_back: what was told of lane 0 last
+	records | jq -se '[.[] | select(.lane == 0 and (.event == "failover" or .event == "lane_back"))] |
+		last.event == "'"$1"'"' >/dev/null
+}
+
+goes_on() {
+	local before
+	before=$(rounds)
+	eventually 30 more_rounds "$before"
+}
+
+mute() { lab drop n0 0 in; lab cut n0 0; } # what n1 answers is lost, what n0 writes arrives; then nothing
+unmute() { lab undrop n0 0; lab restore n0 0; }
+cut() { lab cut n1 0; }
+uncut() { lab restore n1 0; }
+
+# Does HARM until CMD holds: it may come when all puts under way have been acknowledged.
+until_caught() { # HARM HEAL CMD...
+	local harm=$1 heal=$2
+	shift 2
+	for _ in 1 2 3 4 5 6; do
+		$harm
+		eventually 30 lane_is failover
+		goes_on
+		! "$@" || return 0
+		$heal
+		eventually 60 lane_is lane_back
+		goes_on
+	done
+	echo "never caught a put: $*"
+	records
+	return 1
+}
+
 # n1's devices do not tell the truth from the next job on
 lying() {
 	"$BATS_TEST_DIRNAME/verbs-build" "$BATS_TEST_TMPDIR"
@@ -72,16 +106,10 @@ teardown() {
 }
 
 @test "puts whose acknowledgement was lost are completed by the ledger and do not run again" {
-	local before
 	start --seconds 600
-	lab drop n0 0 in # what n1 answers is lost, what n0 writes arrives
-	lab cut n0 0
-	eventually 30 has '.event == "ledger" and .lane == 0 and .known and .puts_by_ledger > 0'
-	before=$(rounds)
-	eventually 30 more_rounds "$before"
-	lab undrop n0 0
-	lab restore n0 0
-	eventually 60 has '.event == "lane_back" and .lane == 0'
+	until_caught mute unmute has '.event == "ledger" and .lane == 0 and .known and .puts_by_ledger > 0'
+	unmute
+	eventually 60 lane_is lane_back
 	records
 	finish
 	wait "$srun"
@@ -104,27 +132,17 @@ teardown() {
 }
 
 @test "the same where the target's device lies: its ledger word has what executed" {
-	local before
 	lying random
 	start --seconds 600
 	eventually 60 caught
-	before=$(rounds)
-	eventually 30 more_rounds "$before" # posted since the source knows
-	lab drop n0 0 in
-	lab cut n0 0
-	eventually 30 has '.event == "ledger" and .lane == 0 and .by == "word" and .puts_by_ledger > 0'
-	before=$(rounds)
-	eventually 30 more_rounds "$before"
-	lab undrop n0 0
-	lab restore n0 0
-	eventually 60 has '.event == "lane_back" and .lane == 0'
+	goes_on # posted since the source knows
+	until_caught mute unmute has '.event == "ledger" and .lane == 0 and .by == "word" and .puts_by_ledger > 0'
+	unmute
+	eventually 60 lane_is lane_back
 	# over the new queue pair, whose word was wanted from the start
-	before=$(rounds)
-	eventually 30 more_rounds "$before"
-	lab drop n0 0 in
-	lab cut n0 0
+	goes_on
 	twice() { records | jq -se '[.[] | select(.event == "ledger" and .by == "word" and .puts_by_ledger > 0)] | length > 1' >/dev/null; }
-	eventually 30 twice
+	until_caught mute unmute twice
 	records
 	finish
 	wait "$srun"
@@ -135,18 +153,14 @@ teardown() {
 
 # Where the word does not reach they run again: with RCS_PUT_REPLAY that is allowed.
 @test "a cut cable under puts of all sizes, where the target's device lies" {
-	local before app=/opt/rcshare/apps/rcs_rma
+	local app=/opt/rcshare/apps/rcs_rma
 	lying ahead
 	start --kind put --region --replay --seconds 600
 	eventually 60 caught
-	before=$(rounds)
-	eventually 30 more_rounds "$before"
-	lab cut n1 0
-	eventually 30 has '.event == "ledger" and .lane == 0 and .by == "word"'
-	before=$(rounds)
-	eventually 30 more_rounds "$before"
-	lab restore n1 0
-	eventually 60 has '.event == "lane_back" and .lane == 0'
+	goes_on
+	until_caught cut uncut has '.event == "ledger" and .lane == 0 and .by == "word"'
+	uncut
+	eventually 60 lane_is lane_back
 	records
 	finish
 	wait "$srun"

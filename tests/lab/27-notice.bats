@@ -132,9 +132,9 @@ left() { # NODE: its rail 0 to n1 was given up
 		.nodes[] | select(.host == "n1") | .lanes[0].state != "up"' >/dev/null
 }
 
-busy() {
-	noticed '.verdict == "peer busy" or .verdict == "peer dead or busy"' &&
-		show | jq -se 'any(.verdict == "peer busy" and .peer_host == "n1" and (.peer_answered | not))' >/dev/null
+busy() { # said of n1 by another, and by n1 of itself
+	show | jq -se 'any(.verdict == "peer busy" and .peer_host == "n1" and (.peer_answered | not)) and
+		any(.verdict == "this node busy" and .host == "n1")' >/dev/null
 }
 
 @test "a node that stands still for longer than stall_max_ms is called busy when it goes on" {
