@@ -61,8 +61,8 @@ ends_right() { # NODE...: that live
 	lab kill n1
 	eventually 60 said 2 '^rank [23]: replacement, incarnation 1'
 	eventually 60 said 4 ': begins at iteration .* epoch 2$'
-	lab run n0 -- sh -c 'cat /var/log/rcshare/*/*.jsonl' | jq -e 'select(.event == "node_replaced") |
-		.peer_host == "n2" and .index == 1 and .incarnation == 1 and .first_rank == 2 and .ranks == 2'
+	lab run n0 -- sh -c 'cat /var/log/rcshare/*/*.jsonl' | jq -se 'any(.event == "node_replaced" and
+		.peer_host == "n2" and .index == 1 and .incarnation == 1 and .first_rank == 2 and .ranks == 2)'
 	lab run n0 -- rdma resource show qp | grep -q 'type RC'
 	ends_right n0 n2
 }
