@@ -55,7 +55,7 @@ lost() {
 survived() { # NODE...: that live
 	local n
 	for n; do lab run "$n" -- touch /tmp/until; done
-	eventually 60 said 4 ' messages, 2 ranks lost, 0 wrong$'
+	eventually 60 said 4 ' messages, 2 ranks lost, 0 wrong$' || { lab run ctl -- cat /tmp/job; return 1; }
 	lab run ctl -- sh -c 'cat /tmp/job; scancel -u lab' || :
 	for n; do
 		eventually 60 nothing_left "$n" || { left "$n"; return 1; }
@@ -91,6 +91,7 @@ next_job() {
 stopped() { events n2 | grep -q '"partitioned"'; } # the node's own daemon knows
 told() { said 2 'rank [45]: .* RCS_ERR_PARTITIONED'; }
 
+# bats test_tags=full
 @test "a node that is killed in the middle of large puts is lost to the others, which go on over RDMA" {
 	begin --put 4194304
 	lab kill n2
