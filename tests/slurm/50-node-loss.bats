@@ -29,10 +29,6 @@ teardown() {
 	BED_WAIT=60 eventually nothing_left
 }
 
-said() { # TIMES PATTERN
-	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
-}
-
 # A job of two ranks on each of four nodes that goes on without those that are lost.
 job() { # ARGUMENTS of rcs_survive
 	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 srun --no-kill -K0 \

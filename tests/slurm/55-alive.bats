@@ -30,14 +30,6 @@ teardown() {
 	BED_WAIT=60 eventually nothing_left
 }
 
-site() { # JSON: rcshare.conf of the bed
-	echo "$1" >"$BED_DIR/home/rcshare.conf"
-}
-
-said() { # TIMES PATTERN
-	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
-}
-
 also='rcshare: to outlive a node this step also needs:'
 
 alone() { # COMMAND: run it when all nodes are idle, or srun tells that it waits for them

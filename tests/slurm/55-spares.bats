@@ -38,10 +38,6 @@ lose() { # NODE: its power
 	killed+=" $1"
 }
 
-said() { # TIMES PATTERN
-	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
-}
-
 on() { "$bed" run --on "$@"; }
 
 # start SPARES PROGRAM ARGUMENTS...: of two ranks on each of three nodes and the spares

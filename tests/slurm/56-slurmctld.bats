@@ -33,14 +33,6 @@ teardown() {
 	BED_WAIT=60 eventually nothing_left
 }
 
-site() { # JSON: rcshare.conf of the bed
-	echo "$1" >"$BED_DIR/home/rcshare.conf"
-}
-
-said() { # TIMES PATTERN
-	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
-}
-
 # job RANKS NODES [KEYS]: two ranks on each, which go on without those that are lost
 job() {
 	timeout 120 "$bed" run -- salloc -Q --no-kill -w "$2" --ntasks-per-node=2 srun --no-kill -K0 \

@@ -119,3 +119,13 @@ nothing_left() {
 		[[ -z $left ]] || { echo "$node: $left"; return 1; }
 	done
 }
+
+# said TIMES PATTERN: so many lines of $out, a job's output, match
+said() {
+	[ "$(grep -cE "$2" "$out")" -eq "$1" ]
+}
+
+# site JSON: rcshare.conf of the bed, where plugstack.conf names /run/bed/home/rcshare.conf
+site() {
+	echo "$1" >"$BED_DIR/home/rcshare.conf"
+}
