@@ -5,7 +5,6 @@
  * neighbour that is to be watched is looked for there: another job's daemon refuses, the token proves
  * the right one.
  */
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +65,6 @@ void find_end(struct link *l)
 static bool address(struct link *l, struct find *f)
 {
 	const struct addrinfo *i, *best = NULL;
-	uint16_t port = htons(tcp_port(l->n, f->nth));
 
 	if (f->asking && gai_error(&f->ask) == EAI_INPROGRESS)
 		return false;
@@ -78,10 +76,7 @@ static bool address(struct link *l, struct find *f)
 		return false;
 	memset(&l->addr, 0, sizeof(l->addr));
 	memcpy(&l->addr, best->ai_addr, best->ai_addrlen);
-	if (best->ai_family == AF_INET)
-		((struct sockaddr_in *)&l->addr)->sin_port = port;
-	else
-		((struct sockaddr_in6 *)&l->addr)->sin6_port = port;
+	tcp_set_port(&l->addr, tcp_port(l->n, f->nth));
 	return true;
 }
 

@@ -24,6 +24,11 @@
 #define WITNESS_HOLDS_NS (20000 * MS) /* a command that asks it may take ten seconds */
 #define BACKLOG_MAX 16384u /* messages to a node without a path are lost instead */
 
+static uint64_t node_timeout(const struct node *n)
+{
+	return (uint64_t)n->cfg.node_timeout_ms * MS;
+}
+
 static void forget(struct node *n, struct member *m)
 {
 	struct member **p = &n->members;
@@ -90,7 +95,7 @@ static bool has_witness(const struct node *n, const struct member *m)
 
 static void configure(const struct node *n, const struct member *m, struct core_view_cfg *cfg)
 {
-	uint64_t timeout = (uint64_t)n->cfg.node_timeout_ms * MS;
+	uint64_t timeout = node_timeout(n);
 
 	core_view_cfg_default(cfg);
 	cfg->nodes = m->nodes;
@@ -182,8 +187,7 @@ static bool watched(const struct member *m, uint16_t who)
  */
 static void reach(struct node *n, struct member *m, uint16_t i)
 {
-	uint16_t active = (uint16_t)(m->nodes - m->spares);
-	bool by_spare = i >= active || m->self >= active;
+	bool by_spare = i >= member_active(m) || m->self >= member_active(m);
 	struct link *l;
 
 	if (!core_view_member(m->view, i) || !(m->spoken[i] || watched(m, i) || by_spare))
@@ -211,7 +215,7 @@ static void keep_alive(struct link *l, uint64_t ns)
 static void look(struct node *n, struct member *m, uint16_t i)
 {
 	struct link *l = n->link[m->node[i]];
-	uint64_t timeout = (uint64_t)n->cfg.node_timeout_ms * MS;
+	uint64_t timeout = node_timeout(n);
 	bool bad;
 
 	if (!l || l->lost || !l->heard_at || !core_view_member(m->view, i))
@@ -244,7 +248,7 @@ static bool overslept(struct node *n)
 	uint64_t gap = n->member_at ? n->now - n->member_at : 0;
 
 	n->member_at = n->now;
-	if (gap < (uint64_t)n->cfg.node_timeout_ms * MS / 4)
+	if (gap < node_timeout(n) / 4)
 		return false;
 	for (struct link *l = n->links; l; l = l->next)
 		if (l->heard_at)
@@ -444,12 +448,12 @@ static bool is_cut(const struct node *n, const struct member *m)
  */
 static uint64_t grace(const struct node *n, const struct member *m)
 {
-	return m->spares ? 0 : 4 * (uint64_t)n->cfg.node_timeout_ms * MS;
+	return m->spares ? 0 : 4 * node_timeout(n);
 }
 
 uint64_t member_deadline(const struct node *n)
 {
-	uint64_t d = n->members ? n->member_at + (uint64_t)n->cfg.node_timeout_ms * MS / 16 : CORE_NEVER;
+	uint64_t d = n->members ? n->member_at + node_timeout(n) / 16 : CORE_NEVER;
 
 	for (const struct member *m = n->members; m; m = m->next)
 		if (m->deadline < d)
@@ -463,7 +467,7 @@ void member_turn(struct node *n)
 
 	if (!n->members || n->now < member_deadline(n))
 		return;
-	due = n->now >= n->member_at + (uint64_t)n->cfg.node_timeout_ms * MS / 16;
+	due = n->now >= n->member_at + node_timeout(n) / 16;
 	if (due && overslept(n))
 		due = false;
 	for (struct member *m = n->members, *next; m; m = next) {

@@ -42,6 +42,12 @@ struct member {
 	struct member *next;
 };
 
+/* Nodes that do not stand by at first: indices are below it. */
+static inline uint16_t member_active(const struct member *m)
+{
+	return (uint16_t)(m->nodes - m->spares);
+}
+
 struct member *member_find(struct node *n, uint32_t step);
 
 /* spare.c */

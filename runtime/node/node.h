@@ -307,6 +307,7 @@ void probe_receive(void *arg, unsigned rail, const void *data, size_t len);
 /* tcp.c */
 #define TCP_PORTS 8u /* a daemon listens on the first of these that is free, if any is */
 uint16_t tcp_port(const struct node *n, unsigned nth);
+void tcp_set_port(struct sockaddr_storage *a, uint16_t port); /* IPv4 or IPv6 */
 int tcp_listen(struct node *n, char *why);
 void tcp_connect(struct link *l);  /* answers by core_link_lane_up or _error */
 void tcp_drop(struct link *l);	   /* closes the established connection */

@@ -22,29 +22,24 @@ struct early {
 	struct early *next;
 };
 
-static uint16_t active(const struct member *m)
-{
-	return (uint16_t)(m->nodes - m->spares);
-}
-
 static uint32_t ranks(const struct member *m)
 {
-	return m->first[active(m) - 1] + m->tasks[active(m) - 1];
+	return m->first[member_active(m) - 1] + m->tasks[member_active(m) - 1];
 }
 
 int spare_open(struct member *m)
 {
 	m->first = calloc(m->nodes, sizeof(*m->first));
-	m->index = calloc(active(m), sizeof(*m->index));
+	m->index = calloc(member_active(m), sizeof(*m->index));
 	m->ended = calloc(m->nodes, sizeof(*m->ended));
 	m->task = calloc(m->tasks[m->self] + 1u, sizeof(*m->task));
 	if (!m->first || !m->index || !m->ended || !m->task)
 		return -ENOMEM;
 	for (uint16_t i = 1; i < m->nodes; i++)
 		m->first[i] = m->first[i - 1] + m->tasks[i - 1];
-	for (uint16_t i = 0; i < active(m); i++)
+	for (uint16_t i = 0; i < member_active(m); i++)
 		m->index[i].node = i;
-	m->own = m->self < active(m) ? m->self : CORE_VIEW_NONE;
+	m->own = m->self < member_active(m) ? m->self : CORE_VIEW_NONE;
 	return 0;
 }
 
@@ -76,7 +71,7 @@ void spare_fill(const struct member *m, uint16_t index, struct shm_event *ev)
 
 static bool all_ended(const struct member *m)
 {
-	for (uint16_t i = 0; i < active(m); i++) {
+	for (uint16_t i = 0; i < member_active(m); i++) {
 		const struct member_index *x = &m->index[i];
 
 		if (!m->ended[x->node] && !(x->gone && core_view_node(m->view, i, NULL) == CORE_VIEW_NONE))
@@ -161,7 +156,7 @@ static uint16_t index_of(const struct member *m, uint32_t rank)
 {
 	uint16_t i = 0;
 
-	while (i < active(m) && rank >= m->first[i] + m->tasks[i])
+	while (i < member_active(m) && rank >= m->first[i] + m->tasks[i])
 		i++;
 	return i;
 }
@@ -174,7 +169,7 @@ void spare_where(struct node *n, struct chan *c, const struct shm_where *w)
 
 	if (n->parted) {
 		out.result = RCS_ERR_PARTITIONED;
-	} else if (!m || i == active(m)) {
+	} else if (!m || i == member_active(m)) {
 		out.result = RCS_ERR_INVALID;
 	} else if (m->index[i].gone) {
 		out.result = RCS_ERR_NODE_LOST;
@@ -194,7 +189,7 @@ uint32_t spare_incarnation(struct node *n, uint32_t step)
 
 /* --- ends ----------------------------------------------------------------------------------------- */
 
-static void say_ended(struct node *n, struct member *m)
+void spare_step_ended(struct node *n, struct member *m)
 {
 	struct wire_rec r = {.type = WIRE_REC_ENDED, .src_node = (uint16_t)n->o.self,
 		.src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON, .data = m->step};
@@ -202,7 +197,7 @@ static void say_ended(struct node *n, struct member *m)
 	if (!m->spares || m->own == CORE_VIEW_NONE || m->ended[m->self])
 		return;
 	m->ended[m->self] = true;
-	for (uint16_t i = active(m); i < m->nodes; i++) {
+	for (uint16_t i = member_active(m); i < m->nodes; i++) {
 		struct link *l = i == m->self ? NULL : link_get(n, m->node[i]);
 
 		r.dst_node = (uint16_t)m->node[i];
@@ -210,11 +205,6 @@ static void say_ended(struct node *n, struct member *m)
 			link_answer(l, &r, "");
 	}
 	spare_settle(n);
-}
-
-void spare_step_ended(struct node *n, struct member *m)
-{
-	say_ended(n, m);
 }
 
 /* A context has ended, well or not. */
@@ -229,7 +219,7 @@ void spare_left(struct node *n, struct chan *c)
 	for (uint16_t i = 0; i < m->tasks[m->own] && i < m->tasks[m->self]; i++)
 		if (!m->task[i].began || m->task[i].live)
 			return;
-	say_ended(n, m);
+	spare_step_ended(n, m);
 }
 
 static void ended(struct member *m, uint32_t node)

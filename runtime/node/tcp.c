@@ -292,15 +292,20 @@ static const char *hello_check(const struct node *n, const struct hello *h, uint
 	return NULL;
 }
 
+void tcp_set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	if (a->ss_family == AF_INET)
+		((struct sockaddr_in *)a)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+}
+
 static void learn_from(struct tcp_conn *c)
 {
 	struct link *l = c->l;
 
 	memcpy(&l->addr, &c->from, sizeof(l->addr));
-	if (l->addr.ss_family == AF_INET)
-		((struct sockaddr_in *)&l->addr)->sin_port = htons(c->theirs.port);
-	else
-		((struct sockaddr_in6 *)&l->addr)->sin6_port = htons(c->theirs.port);
+	tcp_set_port(&l->addr, c->theirs.port);
 }
 
 /* One handshake message. NULL, or why the connection ends. */
