@@ -141,14 +141,17 @@ static void step(uint32_t r, bool last)
 			refused(r, rc);
 	}
 	if (!s->lost && !s->sending && !s->said_last) {
-		rc = start_send(r, last);
+		/* who has heard the last word may leave, and take its window along */
+		bool last_word = last && !s->putting;
+
+		rc = start_send(r, last_word);
 		s->sending = !rc;
 		if (rc)
 			refused(r, rc);
 		else
-			s->said_last = last;
+			s->said_last = last_word;
 	}
-	if (opt.puts && !s->lost && !s->putting && !s->said_last)
+	if (opt.puts && !s->lost && !s->putting && !last)
 		put(r);
 }
 

@@ -42,12 +42,16 @@ lost() {
 	eventually 60 said 4 'event 8 node 2 view 1 '
 	eventually 60 said 4 ': after 200$'
 	for n in n0 n1; do
-		# what must be gone at the end is there now, and seen
-		seen=$(left $n)
-		for what in rcshared rcs_survive slurmstepd 'type RC' mrn /run/rcshare/; do
-			grep -q "$what" <<<"$seen" || { echo "$n has no $what: $seen"; return 1; }
-		done
+		# what must be gone at the end is there now, and seen; a guest that stood still has a lane return
+		eventually 60 all_seen $n || { echo "$n has no $what: $seen"; return 1; }
 		events $n | grep node_lost | grep -q '"peer_host":"n2"'
+	done
+}
+
+all_seen() { # NODE
+	seen=$(left "$1")
+	for what in rcshared rcs_survive slurmstepd 'type RC' mrn /run/rcshare/; do
+		grep -q "$what" <<<"$seen" || return 1
 	done
 }
 
