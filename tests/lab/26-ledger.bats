@@ -29,24 +29,16 @@ finish() {
 	lab run ctl -u lab -- scancel -s USR1 "$id"
 	eventually 90 ended
 	grep -v '^round' "$out"
-	eventually 30 none_left
-}
-
-none_left() {
-	local n
-	for n in n0 n1; do
-		lab run $n -- sh -c '! pgrep -x rcshared && ! ls -d /run/rcshare/*.0' >/dev/null 2>&1 || return 1
-	done
+	eventually 60 none_left n0 n1
 }
 
 rounds() { grep -c '^round' "$out"; }
 more_rounds() { (($(rounds) > $1)); }
 
-records() { lab run n0 -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null"; }
-has() { records | jq -se "any($1)" >/dev/null; }
+has() { records n0 | jq -se "any($1)" >/dev/null; }
 
 lane_is() { # failover or lane_back: what was told of lane 0 last
-	records | jq -se '[.[] | select(.lane == 0 and (.event == "failover" or .event == "lane_back"))] |
+	records n0 | jq -se '[.[] | select(.lane == 0 and (.event == "failover" or .event == "lane_back"))] |
 		last.event == "'"$1"'"' >/dev/null
 }
 
@@ -77,7 +69,7 @@ until_caught() { # HARM HEAL CMD...
 		goes_on
 	done
 	echo "never caught a put: $*"
-	records
+	records n0
 	return 1
 }
 
@@ -112,7 +104,7 @@ teardown() {
 	until_caught mute unmute has '.event == "ledger" and .lane == 0 and .known and .puts_by_ledger > 0'
 	unmute
 	eventually 60 lane_is lane_back
-	records
+	records n0
 	finish
 	wait "$srun"
 	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
@@ -123,7 +115,7 @@ teardown() {
 	until_caught drop undrop has '.event == "ledger" and .lane == 0 and .known and .puts_by_ledger > 0'
 	undrop
 	eventually 60 lane_is lane_back
-	records
+	records n0
 	finish
 	wait "$srun"
 	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
@@ -139,9 +131,9 @@ teardown() {
 	eventually 60 lane_is lane_back
 	# over the new queue pair, whose word was wanted from the start
 	goes_on
-	twice() { records | jq -se '[.[] | select(.event == "ledger" and .by == "word" and .puts_by_ledger > 0)] | length > 1' >/dev/null; }
+	twice() { records n0 | jq -se '[.[] | select(.event == "ledger" and .by == "word" and .puts_by_ledger > 0)] | length > 1' >/dev/null; }
 	until_caught mute unmute twice
-	records
+	records n0
 	finish
 	wait "$srun"
 	grep -q '^once: [1-9].* 0 lost, 0 doubled, 0 wrong' "$out"
@@ -159,7 +151,7 @@ teardown() {
 	until_caught cut uncut has '.event == "ledger" and .lane == 0 and .by == "word"'
 	uncut
 	eventually 60 lane_is lane_back
-	records
+	records n0
 	finish
 	wait "$srun"
 	grep -q '^rma: [1-9].* 0 lost, 0 doubled, 0 damaged, 0 wrong' "$out"

@@ -4,8 +4,6 @@
 
 load helper
 
-app=/opt/rcshare/apps/rcs_alltoall
-
 conf() { # JSON
 	local n
 	for n in n0 n1 n2; do
@@ -13,14 +11,9 @@ conf() { # JSON
 	done
 }
 
-start() { # a job of two ranks a node, running with all lanes when this returns
-	lab run ctl -- rm -f /tmp/job /tmp/until
-	lab run n0 -- rm -f /tmp/until
-	in_background ctl /tmp/job srun --rcshare=on --mpi=pmix -N3 --ntasks-per-node=2 \
-		$app --seconds 120 --until /tmp/until --max 16384
-	eventually 90 lab run ctl -- grep -q round /tmp/job
-	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
-	eventually 30 all_lanes
+start() { # running with all lanes when this returns
+	traffic "n0 n1 n2" --max 16384
+	eventually 60 all_lanes
 	rounds=$(count)
 }
 
@@ -37,23 +30,8 @@ all_lanes() {
 count() { lab run ctl -- grep -c round /tmp/job; }
 more() { (($(count) >= rounds + $1)); }
 
-finish() {
-	lab run n0 -- touch /tmp/until
-	eventually 60 lab run ctl -- grep -q 'messages,' /tmp/job
-	lab run ctl -- cat /tmp/job
-	lab run ctl -- grep -q ' 0 lost, 0 duplicated, 0 damaged' /tmp/job
-	eventually 30 none_left
-}
-
-none_left() {
-	local n
-	for n in n0 n1 n2; do
-		lab run $n -- sh -c '! pgrep -x rcshared' >/dev/null 2>&1 || return 1
-	done
-}
-
 failovers() { # NODE: of lane 0, with the node of the trouble
-	lab run "$1" -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null" |
+	records "$1" |
 		jq -c 'select(.event == "failover" and .lane == 0 and (.host == "n1" or .peer_host == "n1"))'
 }
 
@@ -91,7 +69,7 @@ teardown() {
 	eventually 20 verdicts n1 2 '.verdict == "local port" and .reason == "port"'
 	eventually 20 verdicts n0 1 '.verdict == "remote port"'
 	eventually 20 verdicts n2 1 '.verdict == "remote port"'
-	finish
+	traffic_ends
 }
 
 # Who loses and who waits for answers may both notice; all have to call it the path.
@@ -103,7 +81,7 @@ silent_loss() { # DIRECTION...
 	for n in n0 n2; do eventually 20 verdicts $n 1 '.verdict == "path"'; done
 	# whoever noticed by itself had asked both ways
 	noticed '.peer_answered and .probe == "lost"'
-	finish
+	traffic_ends
 }
 
 @test "packets lost on the way to a node: the path" { silent_loss in; }
@@ -118,7 +96,7 @@ silent_loss() { # DIRECTION...
 			match ip dport 4791 0xffff match u8 0x00 0xe0 at 28 action drop'
 	eventually 20 verdicts n1 2 '.verdict == "queue pair"'
 	noticed '.peer_answered and .probe == "answered"'
-	finish
+	traffic_ends
 }
 
 # Its NIC goes on acknowledging, and who sends keeps to the receives that are posted: no lane is in doubt.
@@ -128,7 +106,7 @@ silent_loss() { # DIRECTION...
 	lab run n1 -- sh -c 'pkill -STOP -x rcshared; sleep 3; pkill -CONT -x rcshared'
 	eventually 60 more 2
 	[ -z "$(show | of_paths)" ]
-	finish
+	traffic_ends
 }
 
 left() { # NODE: its rail 0 to n1 was given up
@@ -150,7 +128,7 @@ busy() { # said of n1 by another, and by n1 of itself
 	lab cont n1
 	eventually 60 more 2
 	eventually 20 busy
-	finish
+	traffic_ends
 }
 
 # 40 ms a round trip where it was one, and one packet in a hundred lost, each way.
@@ -164,5 +142,5 @@ busy() { # said of n1 by another, and by n1 of itself
 	[ -z "$(show | of_paths)" ]
 	lab undelay n1 0
 	lab undrop n1 0
-	finish
+	traffic_ends
 }

@@ -15,18 +15,9 @@ setup_file() {
 teardown() {
 	local n
 	for n in n0 n1 n2; do
-		lab run $n -- sh -c 'echo "{\"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/go /tmp/lend.go'
+		lab run $n -- sh -c 'echo "{\"node_timeout_ms\": 20000}" >/etc/rcshare/rcshare.conf; rm -rf /tmp/die /tmp/lend.go'
 	done
-	eventually 40 none_left
-}
-
-none_left() {	# no daemon, folder, queue pair or region of a job
-	local n
-	for n in n0 n1 n2; do
-		lab run $n -- sh -c '! pgrep -x rcshared && ! ls -d /run/rcshare/*.0 &&
-			! rdma resource show qp | grep "type RC" && ! rdma resource show mr | grep mrn' \
-			>/dev/null 2>&1 || return 1
-	done
+	eventually 40 none_left n0 n1 n2
 }
 
 limit() {	# limit BYTES: of the daemons
@@ -34,21 +25,6 @@ limit() {	# limit BYTES: of the daemons
 	for n in n0 n1 n2; do
 		lab run $n -- sh -c "echo '{\"memlock_limit\": $1}' >/etc/rcshare/rcshare.conf"
 	done
-}
-
-traffic() {	# a job of two ranks a node on n0 and n1, running on return, until traffic_is_whole
-	lab run ctl -- rm -f /tmp/job
-	in_background ctl /tmp/job srun --rcshare=require --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=2 \
-		$apps/rcs_alltoall --seconds 110 --until /tmp/go --max 262144
-	eventually 90 lab run ctl -- grep -q '^round' /tmp/job
-	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
-}
-
-traffic_is_whole() {
-	lab run n0 -- touch /tmp/go
-	eventually 120 lab run ctl -- grep -q 'messages,' /tmp/job
-	lab run ctl -- cat /tmp/job
-	lab run ctl -- grep -q ' 0 lost, 0 duplicated, 0 damaged' /tmp/job
 }
 
 @test "a rank that may lock little: its regions are refused with the remedy, its messages arrive" {
@@ -99,7 +75,7 @@ by_hand() {
 }
 
 @test "kill -9 in the middle of a large message by RDMA: the other side is told, all others go on" {
-	traffic
+	traffic "n0 n1" --max 262144
 	by_hand sender
 	lab run ctl -- grep -qx 'rank 0 dies' /tmp/die
 	# what the daemon has pinned may still be read to its end, and is whole then
@@ -107,12 +83,12 @@ by_hand() {
 	by_hand receiver
 	lab run ctl -- grep -qx 'rank 1 dies' /tmp/die
 	lab run ctl -- grep -qx 'rank 0 survives: RCS_ERR_PEER_GONE' /tmp/die
-	traffic_is_whole
+	traffic_ends
 }
 
 @test "a rank killed between LEND and REG leaves no region, and others get their loan" {
 	local mine='mrlen 1048576 '
-	traffic
+	traffic "n0 n1" --max 262144
 	lab run ctl -- rm -f /tmp/lend
 	in_background ctl /tmp/lend srun --jobid="$id" --overlap --rcshare=require -N1 -w n0 -n1 \
 		env RCS_BAD_WAIT=/tmp/lend.go $apps/rcs_bad lend
@@ -121,5 +97,5 @@ by_hand() {
 	lab run n0 -- touch /tmp/lend.go
 	gone() { lab run n0 -- sh -c "! rdma resource show mr | grep -q '$mine'"; }
 	eventually 20 gone
-	traffic_is_whole
+	traffic_ends
 }

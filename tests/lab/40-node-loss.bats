@@ -26,16 +26,11 @@ said() { # TIMES PATTERN
 	[ "$(lab run ctl -- grep -cE "$2" /tmp/job)" -eq "$1" ]
 }
 
-events() { lab run "$1" -- sh -c "cat /var/log/rcshare/$id/*.jsonl"; }
-
 # A job of two ranks a node that goes on without those that are lost, all of them at work.
 begin() { # ARG...: of rcs_survive
-	lab run ctl -- rm -f /tmp/job
 	for n in n0 n1 n2; do lab run $n -- rm -f /tmp/until; done
-	in_background ctl /tmp/job salloc --no-kill -N3 --ntasks-per-node=2 srun --no-kill -K0 \
+	start_job /tmp/job 6 'running$' salloc --no-kill -N3 --ntasks-per-node=2 srun --no-kill -K0 \
 		--rcshare=on,keep_step=1 --mpi=pmix /opt/rcshare/apps/rcs_survive --until /tmp/until --puts "$@"
-	eventually 90 said 6 'running$'
-	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
 }
 
 lost() {
@@ -44,7 +39,7 @@ lost() {
 	for n in n0 n1; do
 		# what must be gone at the end is there now, and seen; a guest that stood still has a lane return
 		eventually 60 all_seen $n || { echo "$n has no $what: $seen"; return 1; }
-		events $n | grep node_lost | grep -q '"peer_host":"n2"'
+		records $n | grep node_lost | grep -q '"peer_host":"n2"'
 	done
 }
 
@@ -92,7 +87,7 @@ next_job() {
 	[[ $output == *' 0 lost, 0 duplicated, 0 damaged'* ]]
 }
 
-stopped() { events n2 | grep -q '"partitioned"'; } # the node's own daemon knows
+stopped() { records n2 | grep -q '"partitioned"'; } # the node's own daemon knows
 told() { said 2 'rank [45]: .* RCS_ERR_PARTITIONED'; }
 
 # bats test_tags=full
@@ -139,7 +134,7 @@ told() { said 2 'rank [45]: .* RCS_ERR_PARTITIONED'; }
 # bats test_tags=full
 @test "a node that is killed while it recovers from a cut cable" {
 	begin --put 1048576
-	moving() { events n0 | grep -q '"event":"failover"'; }
+	moving() { records n0 | grep -q '"event":"failover"'; }
 	lab cut n2 0
 	eventually 30 moving
 	lab kill n2

@@ -33,11 +33,9 @@ said() { # TIMES PATTERN
 
 # Two ranks on n0, two on n1, n2 stands by; rank 0 waits half way.
 begin() {
-	lab run ctl -- rm -f /tmp/job
 	lab run n0 -- rm -f /tmp/go /tmp/result
-	in_background ctl /tmp/job salloc --no-kill -N3 --ntasks-per-node=2 srun --no-kill -K0 --mpi=pmix \
+	start_job /tmp/job 1 'rank 0: holds' salloc --no-kill -N3 --ntasks-per-node=2 srun --no-kill -K0 --mpi=pmix \
 		--rcshare=on,spares=1 /opt/rcshare/apps/rcs_ckpt --result /tmp/result --hold /tmp/go
-	eventually 90 said 1 'rank 0: holds'
 }
 
 clean() { # NODE

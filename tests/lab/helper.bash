@@ -68,3 +68,59 @@ job() {
 	rm -f "$out"
 	return $rc
 }
+
+# start_job FILE TIMES PATTERN CMD...: CMD on ctl in the background, until PATTERN stands TIMES times in FILE
+# there, what CMD says. Tried again as in job.
+start_job() {
+	local file=$1 times=$2 pattern=$3 try
+	shift 3
+	runs() { [[ $(lab run ctl -- grep -cE -- "$pattern" "$file") -ge $times ]]; }
+	refused() { lab run ctl -- grep -q '_direct_conn_establish: .*: Connection reject' "$file"; }
+	runs_or_not() { runs || refused; }
+	for try in 1 2 3; do
+		lab run ctl -- rm -f "$file"
+		in_background ctl "$file" "$@"
+		eventually 90 runs_or_not || break
+		if ! refused; then
+			id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
+			return
+		fi
+		echo "# try $try: Slurm's PMIx plugin refused a connection" >&2
+		lab run ctl -- scancel -u lab
+		lab wait-idle 60
+	done
+	lab run ctl -- cat "$file"
+	return 1
+}
+
+# traffic NODES [ARG...]: rcs_alltoall of two ranks on each node, n0 among them, at work when this returns,
+# until traffic_ends; $id is its job
+traffic() {
+	local -a nodes
+	read -ra nodes <<<"$1"
+	shift
+	lab run n0 -- rm -f /tmp/until
+	start_job /tmp/job 1 '^round' srun --rcshare=require --mpi=pmix -N${#nodes[@]} -w "$(IFS=,; echo "${nodes[*]}")" \
+		--ntasks-per-node=2 /opt/rcshare/apps/rcs_alltoall --seconds 300 --until /tmp/until "$@"
+}
+
+# nothing lost, doubled or damaged; nothing left behind
+traffic_ends() {
+	lab run n0 -- touch /tmp/until
+	eventually 120 lab run ctl -- grep -q 'messages,' /tmp/job || { lab run ctl -- cat /tmp/job; return 1; }
+	lab run ctl -- cat /tmp/job
+	lab run ctl -- grep -q ' 0 lost, 0 duplicated, 0 damaged' /tmp/job
+	eventually 60 none_left n0 n1 n2
+}
+
+# No daemon, folder, queue pair or region of a job.
+none_left() { # NODE...
+	local n
+	for n; do
+		lab run "$n" -- sh -c '! pgrep -x rcshared && ! ls -d /run/rcshare/*.0 &&
+			! rdma resource show qp | grep "type RC" && ! rdma resource show mr | grep mrn' \
+			>/dev/null 2>&1 || return 1
+	done
+}
+
+records() { lab run "$1" -- sh -c "cat /var/log/rcshare/$id/*.jsonl 2>/dev/null"; } # NODE
