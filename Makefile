@@ -75,7 +75,7 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-san check-full \
+.PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-fuzz check-san check-mutants check-full \
         sim sim-view sim-scale check-model soak-sim demo bench bench-native lab-matrix install uninstall deb deps \
         lab-shell fuzz clean
 
@@ -94,6 +94,8 @@ help:
 	@echo 'make demo         a Slurm job in a virtual RDMA cluster survives a cut cable'
 	@echo 'make check        all tests; check-unit, check-sim, check-slurm, check-lab are its parts'
 	@echo 'make check-full   everything, on both suites; check-san: sanitizers and valgrind'
+	@echo 'make check-mutants  faults planted one by one, each must turn its tests red'
+	@echo 'make fuzz         what strangers may send, a minute each; check-fuzz: 10 s each'
 	@echo 'make sim SEEDS=N  random failures of the protocol; SEED=s replays one'
 	@echo 'make sim-view     the same for membership; sim-scale: one node loss among 10,000'
 	@echo 'make check-model  the decisions that must not fail, checked exhaustively (spin)'
@@ -192,8 +194,12 @@ check:
 	$(Q)tests/check all
 check-full:
 	$(Q)tests/check full
-check-unit check-sim check-slurm check-lab check-san: check-%:
+check-unit check-sim check-slurm check-lab check-fuzz check-san: check-%:
 	$(Q)tests/check $*
+check-mutants:
+	$(Q)tests/deps && tests/mutants/run
+fuzz:
+	$(Q)tests/deps && tests/fuzz/run
 demo:
 	$(Q)tests/lab/demo
 bench:
