@@ -10,7 +10,7 @@ static const char *const known[] = {
 	PLUG_ENV_STEP,
 	PLUG_ENV_DISABLED,
 	PLUG_ENV_LOG_LEVEL,
-	"RCSHARE_CONF",
+	"RCSHARE_RUN_DIR", /* of the command rcshare */
 	PLUG_ENV_EAGER,
 	PLUG_ENV_NO_KILL,
 	PLUG_ENV_SPARES,

@@ -11,7 +11,7 @@
 #define PLUG_ENV_SOCKET "RCSHARE_SOCKET"       /* out, to tasks */
 #define PLUG_ENV_STEP "RCSHARE_STEP"	       /* out, to tasks */
 #define PLUG_ENV_DISABLED "RCSHARE_DISABLED"   /* out, to tasks */
-#define PLUG_ENV_LOG_LEVEL "RCSHARE_LOG_LEVEL" /* in: daemon and library */
+#define PLUG_ENV_LOG_LEVEL "RCSHARE_LOG_LEVEL" /* in: daemon */
 #define PLUG_ENV_SPARES "RCSHARE_SPARES"       /* out, to tasks of a step that has some */
 #define PLUG_ENV_EAGER "RCSHARE_EAGER"	       /* in, and out with the key eager= */
 /* Of salloc and sbatch that were given --no-kill, to srun inside; nobody sees #SBATCH --no-kill. */

@@ -99,7 +99,7 @@ static void refuses_with_a_sentence(void **state)
 static void names_unknown_variables(void **state)
 {
 	char *env[] = {"PATH=/bin", "RCSHARE=on", "RCSHARE_SOKET=x", "RCSHARED=1",
-		"RCSHARE_EAGER=1", "RCSHARE_EAGER2=1", "RCSHARE_", NULL};
+		"RCSHARE_EAGER=1", "RCSHARE_RUN_DIR=/x", "RCSHARE_EAGER2=1", "RCSHARE_", NULL};
 	char name[64];
 	size_t pos = 0;
 
