@@ -17,10 +17,10 @@ static const struct {
 
 static void usage(FILE *out)
 {
-	fputs("usage: rcshare config --check [PATH]\n"
-	      "       rcshare config --show [PATH]\n"
+	fputs("usage: rcshare config --check|--show [PATH]\n"
+	      "       rcshare config --get KEY [PATH] | --keys\n"
 	      "       rcshare status JOB[.RESTART] [--json]\n"
-	      "       rcshare log JOB[.RESTART] [--dir PATH] [--json]\n"
+	      "       rcshare log JOB[.RESTART] [--dir PATH] [--all] [--json]\n"
 	      "       rcshare --version | --help\n"
 	      "\n"
 	      "  config   check rcshare.conf, or show every setting that is in effect\n"

@@ -29,7 +29,9 @@ static void usage(FILE *out)
 	fputs("usage: rcshare status JOB[.RESTART] [--json]\n"
 	      "\n"
 	      "Shows the job's connections on this node. RESTART is the job's restart count; without\n"
-	      "it the latest that runs here is taken.\n",
+	      "it the latest that runs here is taken.\n"
+	      "\n"
+	      "  --json      the daemon's whole answer\n",
 		out);
 }
 
