@@ -76,7 +76,7 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-fuzz check-san check-mutants check-full \
-        sim sim-view sim-scale check-model soak-sim demo bench bench-native lab-matrix install uninstall deb deps \
+        sim sim-view sim-scale check-model soak-sim demo bench lab-matrix install uninstall deb deps \
         lab-shell fuzz clean
 
 all: $(PRODUCTS) man left-out
@@ -91,7 +91,7 @@ left-out:
 help:
 	@echo 'make              build everything the installed packages allow'
 	@echo 'make deps         install the Debian packages that build and tests need (root)'
-	@echo 'make demo         a Slurm job in a virtual RDMA cluster survives a cut cable'
+	@echo 'make demo         Slurm jobs in a virtual RDMA cluster survive a cut cable and a killed node'
 	@echo 'make check        all tests; check-unit, check-sim, check-slurm, check-lab are its parts'
 	@echo 'make check-full   everything, on both suites; check-san: sanitizers and valgrind'
 	@echo 'make check-mutants  faults planted one by one, each must turn its tests red'
@@ -102,7 +102,7 @@ help:
 	@echo 'make bench        the figures, into build/bench.json'
 	@echo 'make lab-matrix   each failure under each load, both suites, into docs/failover-matrix.md'
 	@echo 'make lab-shell    a shell in the virtual cluster (SUITE=bookworm|trixie)'
-	@echo 'make install      DESTDIR, PREFIX as usual'
+	@echo 'make install      DESTDIR, PREFIX as usual; uninstall; deb: a Debian package'
 
 $(B)/obj/%.o: %.c
 	$(call say,CC,$<)
@@ -219,6 +219,7 @@ install: all
 	install -m 755 $(B)/rcshared $(DESTDIR)$(SBINDIR)/rcshared
 	install -m 755 $(B)/rcshare $(DESTDIR)$(BINDIR)/rcshare
 	install -m 644 runtime/include/rcshare.h $(DESTDIR)$(INCDIR)/rcshare.h
+	install -m 644 pmix/events.h $(DESTDIR)$(INCDIR)/rcshare_events.h
 	test -e $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf || \
 		install -m 644 config/rcshare.conf $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf
 	test -e $(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf || \
@@ -227,7 +228,8 @@ install: all
 
 uninstall:
 	rm -f $(DESTDIR)$(LIBDIR)/librcshare.so* $(DESTDIR)$(SLURM_PLUGIN_DIR)/rcshare_spank.so \
-		$(DESTDIR)$(SBINDIR)/rcshared $(DESTDIR)$(BINDIR)/rcshare $(DESTDIR)$(INCDIR)/rcshare.h
+		$(DESTDIR)$(SBINDIR)/rcshared $(DESTDIR)$(BINDIR)/rcshare \
+		$(DESTDIR)$(INCDIR)/rcshare.h $(DESTDIR)$(INCDIR)/rcshare_events.h
 	for m in $(MANS); do s=$${m##*.}; rm -f $(DESTDIR)$(MANDIR)/man$$s/$${m##*/}; done
 
 deb: all
