@@ -5,6 +5,7 @@
  * Codes lie below PMIX_EXTERNAL_ERR_BASE (-3000), where the standard leaves room for others. Every
  * event is raised with range PMIX_RANGE_LOCAL on each node and PMIX_EVENT_NON_DEFAULT, so only
  * handlers that name a code are called. Constants only: who includes this needs no libpmix.
+ * Installed as rcshare_events.h; rcshare-events(7) is the description.
  */
 #ifndef RCS_PMIX_EVENTS_H
 #define RCS_PMIX_EVENTS_H
@@ -26,7 +27,7 @@
 
 /* Keys of the payload, and the type of their values. What does not apply is left out. */
 #define RCS_PMIX_KEY_JOB	    "rcshare.job"	   /* uint32 */
-#define RCS_PMIX_KEY_STEP	    "rcshare.step"	   /* uint32: of the lost rank or node */
+#define RCS_PMIX_KEY_STEP	    "rcshare.step"	   /* uint32: of the lost rank, of the lost or new node */
 #define RCS_PMIX_KEY_ORIGIN	    "rcshare.origin"	   /* uint32: node index that noticed */
 #define RCS_PMIX_KEY_SEQ	    "rcshare.seq"	   /* uint64: one more for each event of an origin */
 #define RCS_PMIX_KEY_HOST	    "rcshare.host"	   /* string: of the origin */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rcshare.h - the public API of librcshare: reliable messages between the ranks of a Slurm job over
- * RDMA connections that all ranks of a node share.
+ * rcshare.h - the public API of librcshare: reliable messages and one-sided requests between the ranks
+ * of a Slurm job, over RDMA connections that all ranks of a node share.
  *
  * Objects. A context (rcs_ctx) belongs to one process and owns everything else. An endpoint (rcs_ep)
  * sends and receives; it has a self-contained 64-byte address that any exchange may carry to peers.
@@ -53,7 +53,7 @@ enum rcs_status {
 	RCS_ERR_PEER_GONE = -10,   /* the endpoint was closed or its process died */
 	RCS_ERR_NODE_LOST = -11,   /* its node died; the request may or may not have executed */
 	RCS_ERR_AMBIGUOUS = -12,   /* a put may or may not have executed (see flags) */
-	RCS_ERR_PARTITIONED = -13, /* this node lost contact with the majority of the job */
+	RCS_ERR_PARTITIONED = -13, /* this node was removed from the step, or lost its majority */
 	RCS_ERR_ACCESS = -14,	   /* key, range or right of a remote region */
 	RCS_ERR_FAULT = -15,	   /* a local buffer is not readable or writable */
 	RCS_ERR_NOMEM = -16,
@@ -195,8 +195,7 @@ RCS_API void rcs_ep_addr(const rcs_ep *ep, struct rcs_addr *addr);
 /* Accepts an address; the same address gives the same peer. Local. */
 RCS_API int rcs_peer_insert(rcs_ep *ep, const struct rcs_addr *addr, rcs_peer **peer,
 	struct rcs_error *err);
-RCS_API void rcs_peer_remove(rcs_peer *peer); /* RCS_ERR_BUSY does not exist: pending requests end
-					       * with RCS_ERR_CANCELED */
+RCS_API void rcs_peer_remove(rcs_peer *peer); /* pending requests end with RCS_ERR_CANCELED */
 RCS_API void rcs_peer_set_context(rcs_peer *peer, void *context);
 RCS_API void *rcs_peer_context(const rcs_peer *peer);
 RCS_API uint32_t rcs_peer_rank(const rcs_peer *peer);
@@ -376,16 +375,16 @@ struct rcs_atomic {
 };
 RCS_API int rcs_atomic(rcs_ep *ep, const struct rcs_atomic *a);
 
-/* --- events -------------------------------------------------------------------------------- */
+/* --- events: rcshare-events(7) ------------------------------------------------------------- */
 
 enum rcs_event_code {
-	RCS_EVENT_RAIL_FAILED = 1,
+	RCS_EVENT_RAIL_FAILED = 1, /* traffic of `origin` to `peer` moved from `rail` to `to_rail` */
 	RCS_EVENT_RAIL_BACK = 2,
 	RCS_EVENT_PEER_UNREACHABLE = 3,
 	RCS_EVENT_PEER_BACK = 4,
-	RCS_EVENT_RANK_LOST = 5,
-	RCS_EVENT_RUNTIME_LOST = 6,
-	RCS_EVENT_NODE_SUSPECTED = 7,
+	RCS_EVENT_RANK_LOST = 5,    /* `rank` of `step`, on node `origin` */
+	RCS_EVENT_RUNTIME_LOST = 6, /* this node's daemon ended */
+	RCS_EVENT_NODE_SUSPECTED = 7, /* node `peer` is silent; nothing has ended yet */
 	RCS_EVENT_NODE_LOST = 8,   /* requests to ranks of node `peer` end with RCS_ERR_NODE_LOST */
 	RCS_EVENT_PARTITIONED = 9, /* of this node: all requests end with RCS_ERR_PARTITIONED */
 	RCS_EVENT_NODE_REPLACED = 10, /* node `peer`, a spare, has the ranks of a lost one: look them up anew */
@@ -394,7 +393,7 @@ struct rcs_event {
 	uint32_t code;	 /* enum rcs_event_code */
 	uint32_t origin; /* node index that noticed */
 	uint64_t seq;	 /* grows by one for each event of an origin */
-	uint32_t peer, rail, to_rail, rank, step; /* ~0: not applicable */
+	uint32_t peer, rail, to_rail, rank, step; /* ~0: not applicable; to_rail 4: TCP */
 	uint32_t frames_resent;
 	uint32_t view;	  /* NODE_LOST, NODE_REPLACED: number of the view; else 0 */
 	uint64_t time_ns; /* UTC */
