@@ -223,6 +223,15 @@ failover() { # UTC HOST PEER
 	[[ $stderr == *"1 lines were damaged"* ]]
 }
 
+@test "rcshare(1) has every key of --rcshare" {
+	local keys
+	mapfile -t keys < <(sed -n 's/^\t{"\([a-z_]*\)", set_.*/\1/p' "$root/spank/option.c")
+	[[ ${#keys[@]} -gt 3 ]]
+	for key in "${keys[@]}"; do
+		grep -q "^\*$key=\*_" "$root/docs/man/rcshare.1.scd" || { echo "no $key"; return 1; }
+	done
+}
+
 @test "log of a job without one exits with 1" {
 	run -1 "$rcshare" log 17 --dir "$BATS_TEST_TMPDIR/none"
 	[[ $output == *"job 17 left no log in"* ]]
