@@ -22,7 +22,7 @@
 /* clang-format off */
 const struct config_key config_keys[] = {
 	{"rails", CONFIG_T_RAILS, 0, 0, "", "\"auto\"", FIELD(rail),
-		"RDMA ports that carry traffic, the preferred one first; auto takes all active ports, "
+		"RDMA ports that carry traffic, in the same order on all nodes; auto takes all active ports, "
 		"sorted by name, at most 4."},
 	{"gid_index", CONFIG_T_GID, 0, 255, "", "\"auto\"", FIELD(gid_index),
 		"Entry of a port's GID table for rails that do not name their own; auto prefers RoCE v2."},
