@@ -220,6 +220,7 @@ install: all
 	install -m 755 $(B)/rcshare $(DESTDIR)$(BINDIR)/rcshare
 	install -m 644 runtime/include/rcshare.h $(DESTDIR)$(INCDIR)/rcshare.h
 	install -m 644 pmix/events.h $(DESTDIR)$(INCDIR)/rcshare_events.h
+	install -m 644 docs/failover.md docs/failover-matrix.md docs/nodes.md tests/apps/rcs_ckpt.c $(DESTDIR)$(DOCDIR)
 	test -e $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf || \
 		install -m 644 config/rcshare.conf $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf
 	test -e $(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf || \
@@ -230,6 +231,7 @@ uninstall:
 	rm -f $(DESTDIR)$(LIBDIR)/librcshare.so* $(DESTDIR)$(SLURM_PLUGIN_DIR)/rcshare_spank.so \
 		$(DESTDIR)$(SBINDIR)/rcshared $(DESTDIR)$(BINDIR)/rcshare \
 		$(DESTDIR)$(INCDIR)/rcshare.h $(DESTDIR)$(INCDIR)/rcshare_events.h
+	rm -rf $(DESTDIR)$(DOCDIR)
 	for m in $(MANS); do s=$${m##*.}; rm -f $(DESTDIR)$(MANDIR)/man$$s/$${m##*/}; done
 
 deb: all

@@ -73,8 +73,8 @@ static struct spank_option option = {
 	.name = "rcshare",
 	.arginfo = "on|off|require[,key=value...]",
 	.usage = "[rcshare] share RDMA connections between the ranks of a node, "
-		 "and survive rail failures; keys: rails=N, eager=0|1, keep_step=0|1, "
-		 "spares=N, log=PATH",
+		 "and survive failures of rails and nodes; keys: rails=N, eager=0|1, keep_step=0|1, "
+		 "spares=N, log=PATH; see rcshare(1)",
 	.has_arg = 1,
 	.cb = option_callback,
 };
