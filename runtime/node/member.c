@@ -218,8 +218,13 @@ static void look(struct node *n, struct member *m, uint16_t i)
 	uint64_t timeout = node_timeout(n);
 	bool bad;
 
-	if (!l || l->lost || !l->heard_at || !core_view_member(m->view, i))
+	if (!l || !l->heard_at || !core_view_member(m->view, i))
 		return;
+	if (l->lost) { /* to another step of the job: this one has to decide it too */
+		core_view_suspect(m->view, i, n->now);
+		m->suspected[i] = true;
+		return;
+	}
 	if (watched(m, i) && timeout / 4 < l->core.cfg.keepalive_ns)
 		keep_alive(l, timeout / 4);
 	if (3 * l->core.cfg.keepalive_ns > timeout)
@@ -346,7 +351,8 @@ static void lost(struct node *n, struct member *m, const struct core_view_act *a
 
 	spare_fill(m, a->index, &ev);
 	spare_lost(m, a);
-	if (!l || l->lost)
+	/* Another step may have lost it before; its ranks were others. */
+	if (!l || n->parted)
 		return;
 	if (l->heard_at && n->now > l->heard_at)
 		ev.notice_ns = n->now - l->heard_at;

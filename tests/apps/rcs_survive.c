@@ -170,8 +170,9 @@ static void on_event(const struct rcs_event *ev, void *arg)
 	if (ev->code == RCS_EVENT_RANK_LOST)
 		printf("rank %u: event rank %u lost\n", app.rank, ev->rank);
 	if (ev->code >= RCS_EVENT_NODE_SUSPECTED)
-		printf("rank %u: event %u node %u view %u after %llu ms: %s\n", app.rank, ev->code, ev->peer,
-			ev->view, (unsigned long long)ev->notice_ns / 1000000, ev->reason);
+		printf("rank %u: event %u node %u view %u of step %u, ranks from %d after %llu ms: %s\n", app.rank,
+			ev->code, ev->peer, ev->view, ev->step, (int)ev->first_rank,
+			(unsigned long long)ev->notice_ns / 1000000, ev->reason);
 }
 
 static void exchange_keys(void)

@@ -102,6 +102,29 @@ take_port() {
 	eventually grep -q listens "$BED_DIR/home/port"
 }
 
+@test "a node that two steps lose: each tells which of its ranks were there" {
+	local step="srun --overlap --no-kill -K0 --rcshare=on --mpi=pmix"
+	app=$(bed_app rcs_survive)
+	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=3 sh -c "
+		$step -n4 --ntasks-per-node=1 $app --idle --until $until &
+		$step -n8 --ntasks-per-node=2 $app --idle --until $until &
+		wait" >"$out" 2>&1 3>&- &
+	pid=$!
+	eventually said 12 'running$'
+	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
+	for n in b0 b1 b3; do
+		eventually knows $n 2
+	done
+	"$bed" kill b2
+	eventually said 9 'event 8 node 2 view 1 of step [01], ranks from 2 '
+	eventually said 9 'event 8 node 2 view 1 of step [01], ranks from 4 '
+	touch "$until"
+	eventually said 9 ' 0 messages, 0 ranks lost, 0 wrong$'
+	"$bed" run -- scancel "$id" || :
+	wait $pid || :
+	"$bed" start b2
+}
+
 @test "a node that nobody speaks to is watched all the same, also on another port than its first" {
 	take_port
 	job --idle
