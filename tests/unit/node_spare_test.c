@@ -199,6 +199,26 @@ static void a_rank_is_lost_and_then_elsewhere(void **state)
 }
 
 /* A node that has said that its ranks have ended, and then dies, is not begun again. */
+static void what_another_step_lost_is_lost_to_this_one_too(void **state)
+{
+	struct link *l = calloc(2, sizeof(*l));
+
+	(void)state;
+	assert_non_null(l);
+	begin(0);
+	for (uint32_t i = 0; i < 2; i++) {
+		l[i].n = &bed.n;
+		l[i].peer = i + 1;
+		l[i].lost = true;
+		l[i].heard_at = 1;
+		bed.link[i + 1] = &l[i];
+	}
+	bed.n.now = 1000000000;
+	member_turn(&bed.n);
+	assert_true(member_find(&bed.n, STEP)->suspected[1]);
+	free(l);
+}
+
 static void whose_ranks_had_ended_is_not_replaced(void **state)
 {
 	struct core_view_act a = {.type = CORE_VIEW_ACT_LOST, .node = 1, .index = 1, .view = 1};
@@ -253,6 +273,7 @@ int main(void)
 		TEST(a_spare_waits_until_all_have_ended),
 		TEST(an_end_that_comes_before_the_step_is_kept),
 		TEST(a_rank_is_lost_and_then_elsewhere),
+		TEST(what_another_step_lost_is_lost_to_this_one_too),
 		TEST(whose_ranks_had_ended_is_not_replaced),
 		TEST(who_waits_hears_that_the_node_is_out),
 		TEST(without_membership_there_are_no_spares),
