@@ -91,8 +91,8 @@ struct rcs_addr {
 
 /* --- context ------------------------------------------------------------------------------- */
 
-#define RCS_INIT_EAGER	0x1u /* collective over the PMIx namespace: exchange addresses with one
-			      * collecting fence and open all lanes before returning */
+#define RCS_INIT_EAGER	0x1u /* collective over the PMIx namespace: the first rcs_ep_open exchanges
+			      * addresses with one collecting fence and opens all lanes */
 #define RCS_INIT_HELPER 0x2u /* a thread of the library progresses while the rank computes */
 #define RCS_INIT_NO_PMIX 0x4u /* identity and exchange are the caller's: fill struct rcs_init_opts */
 
