@@ -210,6 +210,7 @@ void chan_reap(struct node *n)
 			munmap(c->shm, c->size);
 			close(c->memfd);
 		}
+		free(c->held);
 		free(c);
 	}
 }

@@ -5,6 +5,7 @@
  * noticed is the origin and numbers its news; links keep their order.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -25,12 +26,37 @@ static bool event_room(struct chan *c)
 	return kept < SHM_EVENTS_MAX;
 }
 
-void event_tell(struct node *n, struct chan *c, const struct shm_event *ev)
+/* Requests end, or are made anew, by these. */
+static bool must_arrive(const struct shm_event *ev)
+{
+	return ev->code == SHM_EV_RANK_LOST || ev->code == SHM_EV_NODE_LOST ||
+		ev->code == SHM_EV_PARTITIONED || ev->code == SHM_EV_NODE_REPLACED;
+}
+
+static void hold(struct chan *c, const struct shm_event *ev)
+{
+	struct shm_event *more = realloc(c->held, (c->held_n + 1) * sizeof(*ev));
+
+	if (!more) {
+		c->events_lost++;
+		return;
+	}
+	c->held = more;
+	c->held[c->held_n++] = *ev;
+}
+
+static void put(struct node *n, struct chan *c, const struct shm_event *ev)
 {
 	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
 		.src_node = (uint16_t)n->o.self, .dst_node = (uint16_t)n->o.self,
 		.src_ep = NODE_EP_DAEMON, .dst_ep = c->slot, .dst_epoch = c->epoch};
 
+	if (chan_put(n, c, &r, ev))
+		c->events_end[c->events_n++] = c->rx.pos;
+}
+
+void event_tell(struct node *n, struct chan *c, const struct shm_event *ev)
+{
 	if (c->closing)
 		return;
 	if (c->kind == CHAN_MONITOR) {
@@ -43,12 +69,27 @@ void event_tell(struct node *n, struct chan *c, const struct shm_event *ev)
 	}
 	if (c->kind != CHAN_RANK)
 		return;
-	if (!event_room(c)) {
+	if (!c->held_n && event_room(c))
+		put(n, c, ev);
+	else if (must_arrive(ev))
+		hold(c, ev);
+	else
 		c->events_lost++;
-		return;
+}
+
+void event_held(struct node *n)
+{
+	for (struct chan *c = n->chans, *next; c; c = next) {
+		uint32_t i = 0;
+
+		next = c->next;
+		while (i < c->held_n && !c->closing && event_room(c))
+			put(n, c, &c->held[i++]);
+		if (!i)
+			continue;
+		c->held_n -= i;
+		memmove(c->held, c->held + i, c->held_n * sizeof(*c->held));
 	}
-	if (chan_put(n, c, &r, ev))
-		c->events_end[c->events_n++] = c->rx.pos;
 }
 
 void event_receive(struct node *n, const struct shm_event *ev)

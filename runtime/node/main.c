@@ -454,6 +454,7 @@ static void tick(struct node *n)
 	tcp_tick(n);
 	region_tick(n);
 	key_tick(n);
+	event_held(n);
 	ctl_eager_check(n);
 	log_check(n);
 	if (stat(n->o.run_dir, &st) < 0 && errno == ENOENT) {

@@ -132,6 +132,8 @@ struct chan {
 	bool broken;
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
 	uint32_t events_n, events_lost;
+	struct shm_event *held; /* events that must arrive and have no room yet */
+	uint32_t held_n;
 	uint64_t msgs_in, msgs_out;
 	bool shut; /* its memory is not ours to touch, when last tried: its library does (access.h) */
 	struct access *accesses;
@@ -389,7 +391,9 @@ void spare_receive(struct node *n, const struct wire_rec *r);
 void event_raise(struct node *n, struct shm_event *ev); /* to ranks here and daemons elsewhere */
 void event_local(struct node *n, struct shm_event *ev); /* ... here only */
 void event_receive(struct node *n, const struct shm_event *ev);
+/* A rank that makes no calls loses news of rails; what ends its requests waits, and event_held() puts it. */
 void event_tell(struct node *n, struct chan *c, const struct shm_event *ev);
+void event_held(struct node *n);
 
 /* status.c */
 char *status_json(struct node *n); /* malloc'd */

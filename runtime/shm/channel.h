@@ -24,7 +24,7 @@
  *  - a library starts a request that is answered (RTS: CTS and FIN; MSG with DELIVERED; GET;
  *    RMA; RATOM; CANCEL; and any charged record: GONE) only while the answers it may still get fit
  *    `rx_answers` bytes (64 bytes each);
- *  - at most SHM_EVENTS_MAX events are in the ring;
+ *  - at most SHM_EVENTS_MAX events are in the ring; later ones of rails are lost, the others wait;
  *  - at most one ACCESS is: the next comes after ACCESSED for it.
  * A record that finds no room is a broken promise: the daemon detaches the endpoint.
  */

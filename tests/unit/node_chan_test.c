@@ -25,9 +25,51 @@ static void broken_channel_is_freed(void **state)
 	assert_null(n.chans);
 }
 
+/* A rank that made no call while more events came than its ring takes was never told that a node is lost. */
+static void what_ends_requests_waits_for_room(void **state)
+{
+	static struct node n;
+	static struct chan c = {.kind = CHAN_RANK};
+	static struct shm_ring_ctl ctl;
+	static uint8_t mem[65536] __attribute__((aligned(64)));
+	struct shm_ring reader;
+	struct wire_rec r;
+	const uint8_t *p;
+	uint32_t rails = 0, lost = 0, last = 0;
+
+	(void)state;
+	shm_ring_init(&c.rx, &ctl, mem, sizeof(mem));
+	shm_ring_init(&reader, &ctl, mem, sizeof(mem));
+	n.chans = &c;
+	for (uint32_t i = 0; i < SHM_EVENTS_MAX + 3; i++)
+		event_tell(&n, &c, &(struct shm_event){.code = SHM_EV_RAIL_FAILED});
+	for (uint32_t i = 1; i <= 40; i++)
+		event_tell(&n, &c, &(struct shm_event){.code = SHM_EV_NODE_LOST, .peer = (uint16_t)i});
+	assert_int_equal(c.events_lost, 3);
+	for (int turn = 0; turn < 4; turn++) {
+		shm_ring_publish(&c.rx);
+		while (shm_ring_peek(&reader, &r, &p) > 0) {
+			const struct shm_event *ev = (const void *)p;
+
+			rails += ev->code == SHM_EV_RAIL_FAILED;
+			if (ev->code == SHM_EV_NODE_LOST) {
+				lost++;
+				assert_int_equal(ev->peer, ++last);
+			}
+			shm_ring_consume(&reader, &r);
+		}
+		event_held(&n);
+	}
+	assert_int_equal(rails, SHM_EVENTS_MAX);
+	assert_int_equal(lost, 40);
+	assert_int_equal(c.held_n, 0);
+	free(c.held);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(broken_channel_is_freed)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(broken_channel_is_freed),
+		cmocka_unit_test(what_ends_requests_waits_for_room)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
