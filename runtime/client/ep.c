@@ -210,6 +210,13 @@ static void node_lost(rcs_ep *ep, uint32_t node)
 			cl_peer_gone(p, RCS_ERR_NODE_LOST);
 }
 
+/* Rank numbers and views of another step mean nothing in this one. */
+static bool is_foreign(const rcs_ctx *ctx, const struct shm_event *ev)
+{
+	return ev->step != ctx->step && (ev->code == SHM_EV_RANK_LOST || ev->code == SHM_EV_NODE_SUSPECTED ||
+		ev->code == SHM_EV_NODE_LOST || ev->code == SHM_EV_NODE_REPLACED);
+}
+
 void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 {
 	rcs_ctx *ctx = ep->ctx;
@@ -230,6 +237,8 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 		node_lost(ep, ev->peer);
 	if (ev->code == SHM_EV_PARTITIONED && ev->origin == ctx->node)
 		cl_ep_lost(ep, RCS_ERR_PARTITIONED);
+	if (is_foreign(ctx, ev))
+		return;
 	/* each endpoint of the context is told; the user hears it once */
 	if (ev->seq <= ctx->event_seq[ev->origin])
 		return;

@@ -486,6 +486,26 @@ static void events_once(void **state)
 	pair_close();
 }
 
+static void events_of_other_steps(void **state)
+{
+	struct shm_event ev = {.code = SHM_EV_NODE_LOST, .origin = 1, .seq = 1, .step = 7, .peer = 9,
+		.reason = "port error"};
+
+	(void)state;
+	pair_open(1, 0);
+	rcs_on_event(a.ctx, on_event, a.cq);
+	events = 0;
+	fake_event(0, &ev);
+	settle();
+	assert_int_equal(events, 0);
+	ev.seq = 2;
+	ev.step = 0;
+	fake_event(0, &ev);
+	settle();
+	assert_int_equal(events, 1);
+	pair_close();
+}
+
 /* Sends that wait leave room for receives, in requests and in the queue they share. */
 static void sends_leave_room(void **state)
 {
@@ -600,6 +620,7 @@ int main(void)
 		cmocka_unit_test(sender_gone),
 		cmocka_unit_test(runtime_lost),
 		cmocka_unit_test(events_once),
+		cmocka_unit_test(events_of_other_steps),
 		cmocka_unit_test(wait_and_arm),
 		cmocka_unit_test(sends_leave_room),
 		cmocka_unit_test(flood),
