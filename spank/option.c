@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define FORM "on|off|require[,key=value...]"
-#define KEYS "rails=1..16, eager=0|1, keep_step=0|1, spares=N, log=PATH"
+#define KEYS "rails=1..4, eager=0|1, keep_step=0|1, spares=N, log=PATH"
 
-_Static_assert(PLUG_RAILS_MAX == 16, "KEYS tells the user the limit");
+_Static_assert(PLUG_RAILS_MAX == 4, "KEYS tells the user the limit");
 
 static int number(const char *s, long max, long *out)
 {

@@ -19,7 +19,7 @@ enum plug_mode {
 	PLUG_REQUIRE, /* without it the step is refused */
 };
 
-#define PLUG_RAILS_MAX 16
+#define PLUG_RAILS_MAX 4 /* WIRE_RAILS_MAX */
 #define PLUG_PATH_MAX 1024
 #define PLUG_SPARES_MAX 32767 /* nodes; core/view.h has no more */
 

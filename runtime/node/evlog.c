@@ -427,17 +427,6 @@ int evlog_peer(struct evlog *e, const char *event, uint32_t peer, const char *pe
 	return record_write(e, o);
 }
 
-int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const char *reason,
-	const char *detail)
-{
-	json_t *o = record_new(e, event);
-
-	set_lane(e, o, "lane", "rail", rail < CORE_LANES ? (uint8_t)rail : CORE_LANE_NONE);
-	json_object_set_new(o, "reason", text(reason));
-	json_object_set_new(o, "detail", text(detail));
-	return record_write(e, o);
-}
-
 int evlog_selftest(struct evlog *e, unsigned rail, const char *ledger, const char *detail)
 {
 	json_t *o = record_new(e, "selftest");

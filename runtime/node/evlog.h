@@ -62,9 +62,6 @@ int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer
 int evlog_lane_back(struct evlog *e, uint8_t lane, uint32_t peer, const char *peer_host);
 /* "peer_unreachable", "peer_back", "peer_down": something about a whole node. */
 int evlog_peer(struct evlog *e, const char *event, uint32_t peer, const char *peer_host);
-/* "rail_failed", "rail_back": a rail of this node, with what the device said. */
-int evlog_rail_state(struct evlog *e, const char *event, unsigned rail, const char *reason,
-	const char *detail);
 /* "selftest": the device of a rail failed it, and what was seen. */
 int evlog_selftest(struct evlog *e, unsigned rail, const char *ledger, const char *detail);
 /* A rank of this node ended without closing its endpoint. */

@@ -32,7 +32,7 @@ teardown() {
 	[[ $output == *"rcshare: --rcshare=maybe: unknown value 'maybe': give on|off|require"* ]]
 	run "$bed" run -- sbatch --rcshare=on,rail=2 --wrap true
 	[ "$status" -ne 0 ]
-	[[ $output == *"unknown key 'rail'; keys are rails=1..16"* ]]
+	[[ $output == *"unknown key 'rail'; keys are rails=1..4"* ]]
 	run "$bed" run -- salloc --rcshare=on,spares=one true
 	[ "$status" -ne 0 ]
 	[[ $output == *"spares=one: give a number of nodes"* ]]

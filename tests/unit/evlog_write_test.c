@@ -195,22 +195,20 @@ static void other_records_carry_their_fields(void **state)
 	evlog_open(&e, top, 1, 0, 0, "n0", 1 << 20);
 	assert_int_equal(evlog_lane_back(&e, CORE_LANE_TCP, 1, "n1"), 0);
 	assert_int_equal(evlog_peer(&e, "peer_unreachable", 1, "n1"), 0);
-	assert_int_equal(evlog_rail_state(&e, "rail_failed", 0, "port", "port 1 is down"), 0);
 	assert_int_equal(evlog_event(&e, "note", json_pack("{s:i}", "x", 4)), 0);
 	assert_int_equal(evlog_event(&e, "bare", NULL), 0);
 	assert_int_equal(evlog_rank_lost(&e, 2, 3, "socket closed"), 0);
 	assert_int_equal(evlog_selftest(&e, 1, "none", "burst 3: rq_psn 7 counts"), 0);
 	has(&e, 1, "rail", "\"tcp\"");
 	has(&e, 2, "event", "\"peer_unreachable\"");
-	has(&e, 3, "detail", "\"port 1 is down\"");
-	has(&e, 4, "x", "4");
-	has(&e, 5, "event", "\"bare\"");
-	has(&e, 6, "event", "\"rank_lost\"");
-	has(&e, 6, "rank", "3");
-	has(&e, 7, "event", "\"selftest\"");
-	has(&e, 7, "lane", "1");
-	has(&e, 7, "ledger", "\"none\"");
-	has(&e, 7, "detail", "\"burst 3: rq_psn 7 counts\"");
+	has(&e, 3, "x", "4");
+	has(&e, 4, "event", "\"bare\"");
+	has(&e, 5, "event", "\"rank_lost\"");
+	has(&e, 5, "rank", "3");
+	has(&e, 6, "event", "\"selftest\"");
+	has(&e, 6, "lane", "1");
+	has(&e, 6, "ledger", "\"none\"");
+	has(&e, 6, "detail", "\"burst 3: rq_psn 7 counts\"");
 	evlog_close(&e);
 }
 
@@ -341,7 +339,7 @@ static void strange_bytes_stay_valid_json(void **state)
 
 	(void)state;
 	evlog_open(&e, top, 1, 0, 0, "n0", 1 << 20);
-	assert_int_equal(evlog_rail_state(&e, "rail_failed", 99, "a\"\n\x01", "\xff\xfe"), 0);
+	assert_int_equal(evlog_selftest(&e, 99, "a\"\n\x01", "\xff\xfe"), 0);
 	has(&e, 1, "lane", "null");
 	has(&e, 1, "detail", "\"(not UTF-8)\"");
 	assert_null(line(&e, 2));
