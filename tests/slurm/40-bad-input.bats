@@ -53,9 +53,9 @@ bad() {		# bad SRUN-OPTIONS -- ARGS...: rcs_bad in a step of its own
 whole=' 0 lost, 0 duplicated, 0 damaged'
 
 # traffic [SRUN-OPTIONS]: a job that checks every byte, in the background; it runs on return, and goes
-# on until traffic_is_whole
+# on until traffic_is_whole: its end would be that of the steps in it
 traffic() {
-	srun --rcshare=require --mpi=pmix "$@" "$apps/rcs_alltoall" --seconds 50 --until /run/bed/home/go \
+	SRUN_WAIT=610 srun --rcshare=require --mpi=pmix "$@" "$apps/rcs_alltoall" --seconds 600 --until /run/bed/home/go \
 		>"$BED_DIR/home/out" 2>&1 3>&- &
 	traffic=$!
 	eventually grep -q '^round' "$BED_DIR/home/out"
@@ -238,8 +238,8 @@ port() {	# port NODE: where the daemon of job $id listens there
 @test "two jobs of two users on one node do not meet, and a socket of the one is of no use in the other" {
 	traffic -N2 -n4 -w b0,b1
 	local first=$id
-	BED_USER=daemon srun --rcshare=require --mpi=pmix -N2 -n4 -w b0,b1 --chdir=/ \
-		"$apps/rcs_alltoall" --seconds 50 --until /run/bed/home/go \
+	SRUN_WAIT=610 BED_USER=daemon srun --rcshare=require --mpi=pmix -N2 -n4 -w b0,b1 --chdir=/ \
+		"$apps/rcs_alltoall" --seconds 600 --until /run/bed/home/go \
 		>"$BED_DIR/home/out.2" 2>&1 3>&- &
 	local other=$!
 	eventually grep -q '^round' "$BED_DIR/home/out.2"
@@ -301,10 +301,10 @@ by_hand() {
 	traffic -N2 -n4 -w b0,b1
 	for nodes in b0,b1 b0; do
 		for kind in put get; do
-			by_hand $nodes $kind target 16m
+			by_hand $nodes $kind target 4m
 			grep -qx 'rank 1 dies' <<<"$output"
 			grep -qx 'rank 0 survives: RCS_ERR_PEER_GONE' <<<"$output"
-			by_hand $nodes $kind origin 16m
+			by_hand $nodes $kind origin 4m
 			grep -qx 'rank 0 dies' <<<"$output"
 			grep -qx 'rank 1 survives: RCS_ERR_PEER_GONE' <<<"$output"
 		done

@@ -36,9 +36,9 @@ bed_app() {
 	echo "$app"
 }
 
-# srun ARGS...: in the bed, with an end to waiting
+# srun ARGS...: in the bed, with an end to waiting (SRUN_WAIT, in s)
 srun() {
-	timeout -k 5 60 "$bed" srun "$@"
+	timeout -k 5 "${SRUN_WAIT:-60}" "$bed" srun "$@"
 }
 
 # has_carrier NODE 0|1
