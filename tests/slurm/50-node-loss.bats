@@ -6,7 +6,7 @@ load helpers
 
 setup_file() {
 	need_plugin
-	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$root/build/rcshared" \
+	bed_up -n 5 --cpus 4 --plugin "$(plugin_line daemon="$daemon" \
 		config="$root/config/rcshare.conf")"
 }
 
