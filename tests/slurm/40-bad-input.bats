@@ -299,12 +299,14 @@ by_hand() {
 
 @test "kill -9 in the middle of a put or get that the ranks' libraries execute" {
 	traffic -N2 -n4 -w b0,b1
-	for nodes in b0,b1 b0; do
+	# between nodes much is under way already when the victim is told
+	for at in 'b0,b1 16m' 'b0 4m'; do
+		read -r nodes size <<<"$at"
 		for kind in put get; do
-			by_hand $nodes $kind target 4m
+			by_hand $nodes $kind target $size
 			grep -qx 'rank 1 dies' <<<"$output"
 			grep -qx 'rank 0 survives: RCS_ERR_PEER_GONE' <<<"$output"
-			by_hand $nodes $kind origin 4m
+			by_hand $nodes $kind origin $size
 			grep -qx 'rank 0 dies' <<<"$output"
 			grep -qx 'rank 1 survives: RCS_ERR_PEER_GONE' <<<"$output"
 		done
