@@ -103,12 +103,12 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 }
 
 @test "where rcshare is the site's default, a first step on some nodes spoils no later one" {
-	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared" default=on)"
+	"$bed" plugin "$(plugin_line daemon="$daemon" default=on)"
 	run batch -N3 --ntasks-per-node=1 <<-E
 		srun -N1 -n1 -w b1 true
 		srun --export=NONE --mpi=pmix -N3 -n3 /usr/bin/env LSAN_OPTIONS="$LSAN_OPTIONS" $(bed_app rcs_alltoall) --seconds 1
 	E
-	"$bed" plugin "$(plugin_line daemon="$root/build/rcshared")"
+	"$bed" plugin "$(plugin_line daemon="$daemon")"
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ $output == *"$whole"* ]]
