@@ -10,7 +10,7 @@
  *	frames                        <->     frames
  *
  * Nothing secret is on the wire. A connection that has not proven itself within HANDSHAKE_NS, or that
- * says anything else, is closed; there are never more than UNAUTH_MAX of them.
+ * says anything else, is closed; there are never more than UNAUTH_MAX of them. Own attempts do not count.
  *
  * When both sides connect at once the attempt of the lower node index stays, once the peer has answered
  * it: a SYN that was lost is repeated by the kernel after seconds only.
@@ -308,6 +308,8 @@ static void learn_from(struct tcp_conn *c)
 	tcp_set_port(&l->addr, c->theirs.port);
 }
 
+static const char node_is_lost[] = "the members of the step have decided that its node is lost";
+
 /* One handshake message. NULL, or why the connection ends. */
 static const char *handshake(struct node *n, struct tcp_conn *c, const struct hello *h)
 {
@@ -350,10 +352,12 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 			return "out of memory";
 		if (c->l->lost) {
 			c->l = NULL;
+			if (n->parted) /* it is we who are out: no word about others */
+				return "this node has left the step";
 			out = c->mine;
 			out.kind = 5;
 			conn_write(n, c, &out, sizeof(out));
-			return "the members of the step have decided that its node is lost";
+			return node_is_lost;
 		}
 		if (c->l->tcp.trying && c->l->tcp.trying->state != CONN_CONNECTING &&
 			n->o.self < c->l->peer) {
@@ -374,6 +378,8 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		}
 		if (h->magic != HELLO_MAGIC || h->kind != 4)
 			return "handshake out of order";
+		if (c->l->lost) /* decided while it hung */
+			return node_is_lost;
 		conn_up(n, c, h->gen);
 		return NULL;
 	default:
@@ -493,7 +499,7 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 		if (fd < 0)
 			return;
 		for (c = n->unauth; c; c = c->next)
-			count++;
+			count += c->server;
 		c = count < UNAUTH_MAX ? conn_new(n, fd, true) : NULL;
 		if (!c) {
 			close(fd);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* runtime/node/tcp.c: what two daemons tell each other while they connect, once one of them is lost. */
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "node/member.h"
+
+#define NODES 3
+#define TURN_NS 2000000ull
+
+static char *names[] = {"a", "b", "c"};
+
+static struct bed {
+	struct node n[NODES];
+	struct link *link[NODES][NODES];
+} bed;
+
+static void monitored(struct node *n)
+{
+	static struct chan monitor = {.kind = CHAN_MONITOR, .sock.fd = -1};
+	char room[sizeof(struct shm_monitor) + 16];
+	struct shm_monitor *m = (struct shm_monitor *)(void *)room;
+
+	memset(room, 0, sizeof(room));
+	m->step = 1;
+	m->len = (uint32_t)snprintf(m->nodes, 16, "a/1,b/1,c/1") + 1;
+	member_begin(n, &monitor, m);
+}
+
+static int set_up(void **state)
+{
+	char why[SHM_SENTENCE];
+
+	(void)state;
+	memset(&bed, 0, sizeof(bed));
+	for (uint32_t i = 0; i < NODES; i++) {
+		struct node *n = &bed.n[i];
+
+		config_default(&n->cfg);
+		n->o = (struct node_opts){.job = 9, .self = i, .nodes = NODES, .names = names};
+		n->no_member = NODE_NONE;
+		n->link = bed.link[i];
+		n->log.fd = -1;
+		n->now = node_clock();
+		n->epfd = epoll_create1(EPOLL_CLOEXEC);
+		n->table = calloc(1, sizeof(*n->table) + NODES * sizeof(struct shm_node));
+		if (n->epfd < 0 || !n->table || tcp_listen(n, why))
+			return -1;
+		monitored(n);
+	}
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < NODES; i++) {
+		struct node *n = &bed.n[i];
+
+		tcp_close_all(n);
+		member_free_all(n);
+		while (n->links) {
+			struct link *l = n->links;
+
+			n->links = l->next;
+			link_free(l);
+		}
+		close(n->epfd);
+		free(n->table);
+	}
+	return 0;
+}
+
+static void turn(uint32_t i)
+{
+	struct node *n = &bed.n[i];
+
+	node_wait(n, node_clock() + TURN_NS);
+	link_turn(n);
+}
+
+static void turns(void)
+{
+	for (int k = 0; k < 20; k++)
+		for (uint32_t i = 0; i < NODES; i++)
+			turn(i);
+}
+
+static struct link *connects(uint32_t from, uint32_t to)
+{
+	struct link *l = link_get(&bed.n[from], to);
+	struct sockaddr_in *a = (struct sockaddr_in *)&l->addr;
+
+	a->sin_family = AF_INET;
+	a->sin_port = htons(bed.n[to].tcp_port);
+	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	tcp_connect(l);
+	return l;
+}
+
+static void who_calls_is_connected(void **state)
+{
+	struct link *l = connects(0, 1);
+
+	(void)state;
+	turns();
+	assert_non_null(l->tcp.conn);
+	assert_non_null(bed.link[1][0]->tcp.conn);
+}
+
+/* It hung when it was called, was voted out, and answers then. */
+static void a_late_answer_of_a_lost_node_connects_nobody(void **state)
+{
+	struct link *l = connects(0, 1);
+
+	(void)state;
+	for (int k = 0; k < 5; k++)
+		turn(0); /* our hello is in its socket */
+	assert_non_null(l->tcp.trying);
+	link_lost(l);
+	turns();
+	assert_null(l->tcp.conn);
+	assert_null(l->tcp.trying);
+}
+
+static void a_lost_node_that_calls_hears_that_it_is_out(void **state)
+{
+	(void)state;
+	link_lost(link_get(&bed.n[0], 1));
+	connects(1, 0);
+	turns();
+	assert_true(bed.n[1].parted);
+	assert_false(bed.n[0].parted);
+}
+
+/* It has stopped by itself and calls all links lost: that is no word about those who call it. */
+static void a_node_that_has_stopped_stops_nobody_else(void **state)
+{
+	(void)state;
+	member_removed(&bed.n[1]);
+	assert_true(bed.n[1].parted);
+	link_get(&bed.n[1], 0);
+	link_lost(bed.link[1][0]);
+	connects(0, 1);
+	turns();
+	assert_false(bed.n[0].parted);
+	assert_null(bed.link[0][1]->tcp.conn);
+}
+
+#define CALLS 80 /* more than there may be strangers */
+
+/* Nodes that do not answer: this daemon's own attempts must not keep others from calling it. */
+static void own_attempts_leave_room_for_those_who_call(void **state)
+{
+	struct node *n = &bed.n[0];
+	static struct link far[CALLS];
+	int deaf = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+
+	(void)state;
+	assert_int_equal(bind(deaf, (struct sockaddr *)&a, len), 0);
+	assert_int_equal(listen(deaf, 0), 0);
+	assert_int_equal(getsockname(deaf, (struct sockaddr *)&a, &len), 0);
+	for (int i = 0; i < CALLS; i++) {
+		far[i].n = n;
+		far[i].peer = 2;
+		memcpy(&far[i].addr, &a, sizeof(a));
+		tcp_connect(&far[i]);
+	}
+	connects(1, 0);
+	turns();
+	assert_non_null(bed.link[1][0]->tcp.conn);
+	close(deaf);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(who_calls_is_connected),
+		TEST(a_late_answer_of_a_lost_node_connects_nobody),
+		TEST(a_lost_node_that_calls_hears_that_it_is_out),
+		TEST(a_node_that_has_stopped_stops_nobody_else),
+		TEST(own_attempts_leave_room_for_those_who_call),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
