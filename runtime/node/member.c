@@ -185,12 +185,12 @@ static bool watched(const struct member *m, uint16_t who)
  * Neighbours to be watched, and whom the machine speaks to, are contacted without any rank's wish. A spare
  * and all others have their lanes up before they are needed.
  */
-static void reach(struct node *n, struct member *m, uint16_t i)
+static void reach(struct node *n, struct member *m, uint16_t i, bool neighbour)
 {
 	bool by_spare = i >= member_active(m) || m->self >= member_active(m);
 	struct link *l;
 
-	if (!core_view_member(m->view, i) || !(m->spoken[i] || watched(m, i) || by_spare))
+	if (!(m->spoken[i] || neighbour || by_spare))
 		return;
 	l = link_get(n, m->node[i]);
 	if (!l || l->lost)
@@ -212,20 +212,48 @@ static void keep_alive(struct link *l, uint64_t ns)
 	link_dirty(l);
 }
 
-static void look(struct node *n, struct member *m, uint16_t i)
+/* The other one where two are left, or CORE_VIEW_NONE. */
+static uint16_t other_of_two(const struct member *m)
+{
+	uint16_t other = CORE_VIEW_NONE;
+
+	for (uint16_t i = 0; i < m->nodes; i++) {
+		if (i == m->self || !core_view_member(m->view, i))
+			continue;
+		if (other != CORE_VIEW_NONE)
+			return CORE_VIEW_NONE;
+		other = i;
+	}
+	return other;
+}
+
+/*
+ * The members of another step of the job have decided that it is lost: then this one's have to, or it counts as a
+ * member that never votes. Not where that would only stop this node, as one of two that may not decide alone.
+ */
+static bool lost_before(const struct node *n, const struct member *m, uint16_t i)
+{
+	if (n->parted)
+		return false;
+	return other_of_two(m) != i || (m->self < i && !has_witness(n, m));
+}
+
+static void look(struct node *n, struct member *m, uint16_t i, bool neighbour)
 {
 	struct link *l = n->link[m->node[i]];
 	uint64_t timeout = node_timeout(n);
 	bool bad;
 
-	if (!l || !l->heard_at || !core_view_member(m->view, i))
+	if (!l || !(l->heard_at || l->lost))
 		return;
-	if (l->lost) { /* to another step of the job: this one has to decide it too */
-		core_view_suspect(m->view, i, n->now);
-		m->suspected[i] = true;
+	if (l->lost) {
+		if (lost_before(n, m, i)) {
+			core_view_suspect(m->view, i, n->now);
+			m->suspected[i] = true;
+		}
 		return;
 	}
-	if (watched(m, i) && timeout / 4 < l->core.cfg.keepalive_ns)
+	if (neighbour && timeout / 4 < l->core.cfg.keepalive_ns)
 		keep_alive(l, timeout / 4);
 	if (3 * l->core.cfg.keepalive_ns > timeout)
 		timeout = 3 * l->core.cfg.keepalive_ns;
@@ -257,7 +285,7 @@ static bool overslept(struct node *n)
 		return false;
 	for (struct link *l = n->links; l; l = l->next)
 		if (l->heard_at)
-			l->heard_at += gap;
+			l->heard_at = l->heard_at + gap < n->now ? l->heard_at + gap : n->now;
 	return true;
 }
 
@@ -269,21 +297,6 @@ static void notifier_send(const struct member *m, uint32_t type, const char *nod
 
 	snprintf(w.node, sizeof(w.node), "%s", node);
 	(void)!send(m->monitor->sock.fd, &w, sizeof(w), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-/* The other one where two are left, or CORE_VIEW_NONE. */
-static uint16_t other_of_two(const struct member *m)
-{
-	uint16_t other = CORE_VIEW_NONE;
-
-	for (uint16_t i = 0; i < m->nodes; i++) {
-		if (i == m->self || !core_view_member(m->view, i))
-			continue;
-		if (other != CORE_VIEW_NONE)
-			return CORE_VIEW_NONE;
-		other = i;
-	}
-	return other;
 }
 
 static void witness_ask(const struct node *n, struct member *m)
@@ -345,7 +358,7 @@ static void send_msg(struct node *n, struct member *m, const struct core_view_ac
 
 static void lost(struct node *n, struct member *m, const struct core_view_act *a)
 {
-	struct link *l = link_get(n, m->node[a->node]);
+	struct link *l = a->node == m->self ? NULL : link_get(n, m->node[a->node]);
 	struct shm_event ev = {.code = SHM_EV_NODE_LOST, .step = m->step, .rank = NODE_NONE,
 		.peer = m->node[a->node], .rail = NODE_NONE, .to_lane = SHM_LANE_NONE, .view = a->view};
 
@@ -354,7 +367,7 @@ static void lost(struct node *n, struct member *m, const struct core_view_act *a
 	/* Another step may have lost it before; its ranks were others. */
 	if (!l || n->parted)
 		return;
-	if (l->heard_at && n->now > l->heard_at)
+	if (!l->lost && l->heard_at && n->now > l->heard_at)
 		ev.notice_ns = n->now - l->heard_at;
 	snprintf(ev.peer_host, sizeof(ev.peer_host), "%.63s", n->o.names[l->peer]);
 	snprintf(ev.reason, sizeof(ev.reason), "view %u", a->view);
@@ -379,10 +392,12 @@ static void stop(struct node *n, struct member *m, const char *why)
 	snprintf(ev.reason, sizeof(ev.reason), "%s", why);
 	node_log(n, CONFIG_LOG_ERROR, "step %u: %s; its ranks here are stopped", m->step, why);
 	evlog_event(&n->log, "partitioned", json_pack("{s:i,s:s}", "step", (int)m->step, "reason", why));
+	/* first: else the ranks might take all others for lost, and themselves for who is left */
+	event_local(n, &ev);
+	chan_flush(n);
 	for (uint16_t i = 0; i < m->nodes; i++)
 		if (n->link[m->node[i]])
 			link_lost(n->link[m->node[i]]);
-	event_local(n, &ev);
 	spare_settle(n);
 }
 
@@ -479,9 +494,11 @@ void member_turn(struct node *n)
 	for (struct member *m = n->members, *next; m; m = next) {
 		next = m->next;
 		for (uint16_t i = 0; due && m->monitor && i < m->nodes; i++)
-			if (i != m->self) {
-				reach(n, m, i);
-				look(n, m, i);
+			if (i != m->self && core_view_member(m->view, i)) {
+				bool neighbour = watched(m, i);
+
+				reach(n, m, i, neighbour);
+				look(n, m, i, neighbour);
 			}
 		pump(n, m);
 		if (due && m->monitor)
