@@ -140,16 +140,24 @@ void cl_ep_pump(rcs_ep *ep)
 	cl_ep_publish(ep);
 }
 
+/* What a lost node has sent, and why all are down, is in the ring before the table says that they are. */
 static void check_nodes(rcs_ep *ep)
 {
 	rcs_peer *p, *tmp;
+	struct wire_rec r;
+	const uint8_t *payload;
 
 	HASH_ITER(hh, ep->peers, p, tmp) {
 		const struct shm_node *n = &ep->ch.table->node_tab[p->key.node];
 
-		if (p->gone != RCS_ERR_NODE_LOST &&
-			atomic_load_explicit(&n->state, memory_order_acquire) == SHM_NODE_DOWN)
-			cl_peer_gone(p, RCS_ERR_NODE_LOST);
+		if (p->gone == RCS_ERR_NODE_LOST ||
+			atomic_load_explicit(&n->state, memory_order_acquire) != SHM_NODE_DOWN)
+			continue;
+		if (shm_ring_peek(&ep->ch.rx, &r, &payload)) {
+			ep->checked_at = 0; /* again when it was taken */
+			return;
+		}
+		cl_peer_gone(p, RCS_ERR_NODE_LOST);
 	}
 }
 

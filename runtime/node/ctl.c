@@ -289,6 +289,8 @@ static bool lanes_open(const struct node *n)
 	for (const struct link *l = n->links; l; l = l->next) {
 		bool rdma = false;
 
+		if (l->lost)
+			continue;
 		for (unsigned r = 0; r < n->rails; r++)
 			if (l->vbuf && verbs_rail_ok(n->vb, r)) {
 				rdma = true;

@@ -61,7 +61,13 @@ void find_end(struct link *l)
 	free(f);
 }
 
-/* The address of the node with its nth port. False: the name does not resolve (yet). */
+static void rest(const struct node *n, struct find *f)
+{
+	f->at = n->now + f->pause;
+	f->pause = 2 * f->pause < PAUSE_MAX_NS ? 2 * f->pause : PAUSE_MAX_NS;
+}
+
+/* The address of the node with its nth port. False: the name does not resolve (yet), and is asked for again. */
 static bool address(struct link *l, struct find *f)
 {
 	const struct addrinfo *i, *best = NULL;
@@ -72,8 +78,14 @@ static bool address(struct link *l, struct find *f)
 	for (i = f->ask.ar_result; i && (!best || best->ai_family != AF_INET); i = i->ai_next)
 		if (i->ai_family == AF_INET || (i->ai_family == AF_INET6 && !best))
 			best = i;
-	if (!best)
+	if (!best) {
+		if (f->ask.ar_result)
+			freeaddrinfo(f->ask.ar_result);
+		f->ask.ar_result = NULL;
+		f->asking = ask(&f->ask);
+		rest(l->n, f);
 		return false;
+	}
 	memset(&l->addr, 0, sizeof(l->addr));
 	memcpy(&l->addr, best->ai_addr, best->ai_addrlen);
 	tcp_set_port(&l->addr, tcp_port(l->n, f->nth));
@@ -96,9 +108,7 @@ void find_link(struct link *l)
 	if (!l->heard_at && !address(l, f))
 		return;
 	f->nth = (f->nth + 1) % TCP_PORTS;
-	if (!f->nth) {
-		f->at = n->now + f->pause;
-		f->pause = 2 * f->pause < PAUSE_MAX_NS ? 2 * f->pause : PAUSE_MAX_NS;
-	}
+	if (!f->nth)
+		rest(n, f);
 	tcp_connect(l);
 }

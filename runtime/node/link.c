@@ -583,6 +583,7 @@ void link_lost(struct link *l)
 	if (l->lost)
 		return;
 	l->lost = true;
+	chan_flush(n); /* what it has sent is there before the table says that it is down */
 	for (uint8_t i = 0; i < CORE_LANES; i++)
 		core_link_rail(&l->core, i, false, CORE_R_CLOSE, n->now);
 	l->bl_head = l->bl_tail = 0;

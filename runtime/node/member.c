@@ -394,7 +394,6 @@ static void stop(struct node *n, struct member *m, const char *why)
 	evlog_event(&n->log, "partitioned", json_pack("{s:i,s:s}", "step", (int)m->step, "reason", why));
 	/* first: else the ranks might take all others for lost, and themselves for who is left */
 	event_local(n, &ev);
-	chan_flush(n);
 	for (uint16_t i = 0; i < m->nodes; i++)
 		if (n->link[m->node[i]])
 			link_lost(n->link[m->node[i]]);

@@ -575,6 +575,33 @@ static void flood(void **state)
 	pair_close();
 }
 
+/* More than one look at the ring takes; the table says it before the ring is empty. */
+static void what_a_lost_node_has_sent_is_taken_first(void **state)
+{
+	enum { N = 300 };
+	char x = 'x', in[N];
+
+	(void)state;
+	fake.credit0 = 64 << 10;
+	pair_open(1, 0);
+	for (int i = 0; i < N; i++)
+		assert_int_equal(rcs_trecv(b.ep, &in[i], 1, b.peer, 1, 0, NULL), 0);
+	for (int i = 0; i < N; i++)
+		assert_int_equal(rcs_inject(a.ep, &x, 1, a.peer, 1, 0, 0), 0);
+	for (int i = 0; i < 10000 && fake.records[WIRE_REC_MSG] < N; i++)
+		usleep(1000);
+	assert_int_equal(fake.records[WIRE_REC_MSG], N);
+	b.ep->idle = 64;
+	b.ep->checked_at = 0;
+	atomic_store(&fake.table[1]->node_tab[0].state, SHM_NODE_DOWN);
+	for (int i = 0; i < N; i++)
+		expect(&b, RCS_OP_RECV, RCS_OK, NULL);
+	while (!b.peer->gone)
+		rcs_cq_read(b.cq, NULL, 0);
+	assert_int_equal(rcs_trecv(b.ep, in, 1, b.peer, 1, 0, NULL), RCS_ERR_NODE_LOST);
+	pair_close();
+}
+
 static void wait_and_arm(void **state)
 {
 	struct rcs_completion c;
@@ -621,6 +648,7 @@ int main(void)
 		cmocka_unit_test(runtime_lost),
 		cmocka_unit_test(events_once),
 		cmocka_unit_test(events_of_other_steps),
+		cmocka_unit_test(what_a_lost_node_has_sent_is_taken_first),
 		cmocka_unit_test(wait_and_arm),
 		cmocka_unit_test(sends_leave_room),
 		cmocka_unit_test(flood),

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -66,10 +68,33 @@ static void what_ends_requests_waits_for_room(void **state)
 	free(c.held);
 }
 
+/* RCS_INIT_EAGER of a step that begins after a loss. */
+static void open_lanes_are_not_waited_for_where_the_node_is_lost(void **state)
+{
+	struct link lost = {.lost = true};
+	struct node n = {.links = &lost};
+	struct chan c = {.kind = CHAN_RANK, .eager_deadline = UINT64_MAX};
+	struct shm_msg m;
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
+	c.sock.fd = fd[0];
+	n.chans = &c;
+	ctl_eager_check(&n);
+	assert_int_equal(recv(fd[1], &m, sizeof(m), MSG_DONTWAIT), sizeof(m));
+	assert_int_equal(m.status, 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(broken_channel_is_freed),
-		cmocka_unit_test(what_ends_requests_waits_for_room)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(broken_channel_is_freed),
+		cmocka_unit_test(what_ends_requests_waits_for_room),
+		cmocka_unit_test(open_lanes_are_not_waited_for_where_the_node_is_lost),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,28 @@ static void own_attempts_leave_room_for_those_who_call(void **state)
 	close(deaf);
 }
 
+/* The name servers of a node that has just booted may not answer at first. */
+static void a_name_that_did_not_resolve_is_asked_for_again(void **state)
+{
+	struct node *n = &bed.n[0];
+	char name[16] = "bad..name";
+	char *known[NODES] = {"a", name, "c"};
+	struct link *l;
+
+	(void)state;
+	n->o.names = known;
+	n->cfg.control_port_min = n->cfg.control_port_max = bed.n[1].tcp_port;
+	l = link_get(n, 1);
+	for (int k = 0; k < 100 && !l->tcp.conn; k++) {
+		find_link(l);
+		turns();
+		if (k == 5)
+			snprintf(name, sizeof(name), "127.0.0.1");
+	}
+	assert_non_null(l->tcp.conn);
+	n->o.names = names;
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -193,6 +215,7 @@ int main(void)
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
 		TEST(a_node_that_has_stopped_stops_nobody_else),
 		TEST(own_attempts_leave_room_for_those_who_call),
+		TEST(a_name_that_did_not_resolve_is_asked_for_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
