@@ -97,6 +97,16 @@ void access_closed(struct node *n, struct chan *c, uint64_t key, bool answered)
 			end(n, c, a, RCS_ERR_ACCESS);
 }
 
+void access_node_lost(struct node *n, uint32_t node)
+{
+	struct access *a, *tmp;
+
+	for (struct chan *c = n->chans; c; c = c->next)
+		DL_FOREACH_SAFE(c->accesses, a, tmp)
+			if (!a->own && !a->r && a->rec.src_node == node && !a->sent)
+				end(n, c, a, RCS_ERR_NODE_LOST);
+}
+
 void access_chan_gone(struct node *n, struct chan *c)
 {
 	while (c->accesses)

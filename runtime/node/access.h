@@ -45,6 +45,8 @@ int access_hand(struct node *n, struct chan *c, const struct access *what, const
 int access_answer(struct node *n, struct chan *c, const struct wire_rec *r, const uint8_t *payload);
 /* The region of that key was closed; answered: what the library has executed has all been seen. */
 void access_closed(struct node *n, struct chan *c, uint64_t key, bool answered);
+/* What it asked for and no library was told yet is not done any more: who takes it over begins anew. */
+void access_node_lost(struct node *n, uint32_t node);
 void access_chan_gone(struct node *n, struct chan *c);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/node.h"
+#include "node/access.h"
 
 #define BACKLOG_MAX  (4u << 20)
 #define BACKLOG_BUSY (64u << 10)
@@ -590,6 +590,7 @@ void link_lost(struct link *l)
 	atomic_store(&entry(l)->busy, 0);
 	atomic_store(&entry(l)->state, SHM_NODE_DOWN);
 	key_node_lost(n, l->peer);
+	access_node_lost(n, l->peer);
 	link_dirty(l);
 }
 

@@ -368,6 +368,26 @@ static void a_rank_that_is_gone_ends_what_waits(void **state)
 	expect_answers(g, RCS_ERR_PEER_GONE, RCS_ERR_PEER_GONE, RCS_ERR_PEER_GONE);
 }
 
+/* The first is in the rank's ring and may have been executed; the others must not be, after its replacement began. */
+static void what_a_lost_node_asked_for_is_not_done_later(void **state)
+{
+	struct rig *g = *state;
+	struct rank *r = &g->r[0];
+	struct shm_table *t = calloc(1, sizeof(*t) + 2 * sizeof(struct shm_node));
+	struct wire_rec rec;
+
+	assert_non_null(t);
+	g->n.table = t;
+	three_puts(g);
+	link_lost(&g->l);
+	turns(g);
+	assert_int_equal(r->accesses, 1);
+	assert_null(r->c.accesses);
+	assert_int_equal(r->c.access_out, 0);
+	assert_false(sent(g, &rec, NULL));
+	free(t);
+}
+
 static void answers_that_make_no_sense_break_the_channel(void **state)
 {
 	struct rig *g = *state;
@@ -565,6 +585,7 @@ int main(void)
 		TEST(a_region_that_is_closed_refuses_what_waits),
 		TEST(what_may_have_been_executed_is_awaited),
 		TEST(a_rank_that_is_gone_ends_what_waits),
+		TEST(what_a_lost_node_asked_for_is_not_done_later),
 		TEST(answers_that_make_no_sense_break_the_channel),
 		TEST(a_short_answer_to_a_read_breaks_the_channel),
 		TEST(within_a_node),
