@@ -34,7 +34,7 @@ void region_destroy(struct node *n, struct region *r)
 {
 	if (r->uses) { /* requests of a rank that died are still under way */
 		r->linger = true;
-		r->revoking = false;
+		r->revoking = r->importers_n; /* their answers still count */
 		r->linger_until = n->now;
 		return;
 	}

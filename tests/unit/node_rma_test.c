@@ -294,6 +294,36 @@ static void a_frame_that_wants_the_word_gets_it(void **state)
 	assert_string_equal(wrote, "pppppppp1pppp2");
 }
 
+/* Its rank died while a put from it is held; the importer, which hung, answers in the end and has its rails back. */
+static void an_importer_that_answers_late_has_its_rails_back(void **state)
+{
+	struct rig *g = *state;
+	struct region *regions[1] = {&g->local};
+	struct link *links[2] = {NULL, &g->l};
+	struct wire_rec r = {.type = WIRE_REC_REVOKED, .src_node = 1,
+		.data = wire_key_pack((struct wire_key){1, 3})};
+
+	g->n.link = links;
+	g->n.regions = regions;
+	g->n.regions_n = 1;
+	g->n.now = 1;
+	g->local = (struct region){.used = true, .gen = 3, .owner = &g->c, .uses = 1,
+		.importers = calloc(1, sizeof(uint32_t)), .importers_n = 1};
+	g->local.importers[0] = 1;
+	region_drop_all(&g->n, &g->c);
+	g->n.now += 2000000000;
+	key_tick(&g->n);
+	assert_int_equal(g->l.no_rails, 1);
+	key_tick(&g->n);
+	key_receive(&g->n, &r, "");
+	assert_int_equal(g->l.no_rails, 0);
+	region_tick(&g->n);
+	assert_true(g->local.used);
+	g->local.uses = 0;
+	region_tick(&g->n);
+	assert_false(g->local.used);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 /* Seen when the first rank of a step that had lost a node closed its endpoint. */
@@ -323,6 +353,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(an_importer_that_was_lost_is_told_nothing),
+		TEST(an_importer_that_answers_late_has_its_rails_back),
 		TEST(put_refused_once_goes_again_after_the_owners_word),
 		TEST(put_refused_where_the_peer_cannot_tell_was_refused),
 		TEST(put_that_was_only_flushed_is_ambiguous_there),
