@@ -12,7 +12,7 @@
  *
  * Half of rx_credit is what every source has from the start (the daemon plans it so); the other
  * half is lent to sources that use their windows up quickly, and taken back from them when new
- * sources come.
+ * sources come, or when they are gone.
  */
 #include "client/lib.h"
 
@@ -39,7 +39,7 @@ static uint64_t budget(const rcs_ep *ep)
 static void window_set(rcs_peer *p, uint64_t win)
 {
 	rcs_ep *ep = p->ep;
-	uint64_t cap = ep->ch.rx_credit / 4, room = budget(ep);
+	uint64_t cap = p->gone ? 0 : ep->ch.rx_credit / 4, room = budget(ep);
 
 	if (win > cap)
 		win = cap;
@@ -61,6 +61,11 @@ uint64_t cl_credit_now(rcs_peer *p)
 	if (p->consumed + p->rx_win > p->told)
 		p->told = p->consumed + p->rx_win;
 	return p->told;
+}
+
+void cl_credit_gone(rcs_peer *p)
+{
+	window_set(p, 0);
 }
 
 static void tell(rcs_peer *p)

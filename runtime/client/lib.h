@@ -379,6 +379,7 @@ uint64_t cl_credit_now(rcs_peer *p); /* for the credit field of a record to p */
 void cl_credit_consumed(rcs_peer *p, uint64_t charge);
 void cl_credit_hold(rcs_peer *p, uint64_t charge);
 void cl_credit_release(rcs_peer *p, uint64_t charge);
+void cl_credit_gone(rcs_peer *p); /* what was lent to it is for others again */
 void cl_credit_wish(rcs_peer *p, uint64_t window); /* a large message wants more */
 
 /* --- send.c, recv.c, match.c, large.c ---------------------------------------------------------- */

@@ -160,6 +160,7 @@ void cl_peer_gone(rcs_peer *p, int status)
 		cl_op_end_recv(op, status);
 	}
 	cl_rma_gone(p, status);
+	cl_credit_gone(p);
 	ep->kick = true;
 }
 

@@ -602,6 +602,29 @@ static void what_a_lost_node_has_sent_is_taken_first(void **state)
 	pair_close();
 }
 
+/* Else two lost peers that were quick would keep all others at their first credit. */
+static void what_was_lent_to_a_lost_peer_is_for_others(void **state)
+{
+	char x = 'x', y;
+
+	(void)state;
+	pair_open(1, 0);
+	assert_int_equal(rcs_tsend(a.ep, &x, 1, a.peer, 1, NULL), 0);
+	settle();
+	cl_credit_wish(b.peer, 64 << 10);
+	assert_int_not_equal(b.ep->extra, 0);
+	atomic_store(&fake.table[1]->node_tab[0].state, SHM_NODE_DOWN);
+	while (!b.peer->gone)
+		rcs_cq_read(b.cq, NULL, 0);
+	assert_int_equal(b.ep->extra, 0);
+	/* what it has sent before is received, and lends nothing */
+	assert_int_equal(rcs_trecv(b.ep, &y, 1, b.peer, 1, 0, NULL), 0);
+	expect(&b, RCS_OP_RECV, RCS_OK, NULL);
+	cl_credit_wish(b.peer, 64 << 10);
+	assert_int_equal(b.ep->extra, 0);
+	pair_close();
+}
+
 static void wait_and_arm(void **state)
 {
 	struct rcs_completion c;
@@ -649,6 +672,7 @@ int main(void)
 		cmocka_unit_test(events_once),
 		cmocka_unit_test(events_of_other_steps),
 		cmocka_unit_test(what_a_lost_node_has_sent_is_taken_first),
+		cmocka_unit_test(what_was_lent_to_a_lost_peer_is_for_others),
 		cmocka_unit_test(wait_and_arm),
 		cmocka_unit_test(sends_leave_room),
 		cmocka_unit_test(flood),
