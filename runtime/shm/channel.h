@@ -221,7 +221,7 @@ struct shm_eager { /* request: one record, answered at once; ask with the last f
 			      * has passed (-ETIMEDOUT) */
 	uint32_t timeout_ms; /* with last */
 };
-#define SHM_MONITOR_MAX (128u << 10)
+#define SHM_MONITOR_MAX (256u << 10)
 struct shm_monitor {
 	struct shm_msg m;
 	uint32_t step;

@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "shm/channel.h"
 #include "spank/layout.h"
 
 static void reads_what_slurm_writes(void **state)
@@ -57,6 +59,23 @@ static void joins_names_and_tasks(void **state)
 	joined("b0,b1", NULL, "b0,b1");
 }
 
+/* In one message: the daemon takes none that is longer. */
+static void ten_thousand_nodes_can_be_told(void **state)
+{
+	enum { NODES = 10000, NAME = 10 };
+	char *names = malloc(NODES * NAME + 1), *s;
+	size_t at = 0;
+
+	(void)state;
+	for (int i = 0; i < NODES; i++)
+		at += (size_t)sprintf(names + at, "%snode%05d", i ? "," : "", i);
+	s = plug_layout_join(names, "128(x10000)");
+	assert_non_null(strstr(s, ",node09999/128"));
+	assert_true(strlen(s) < SHM_MONITOR_MAX);
+	free(s);
+	free(names);
+}
+
 static void spares_that_can_be(void **state)
 {
 	struct plug_error e;
@@ -101,6 +120,7 @@ int main(void)
 		cmocka_unit_test(reads_what_slurm_writes),
 		cmocka_unit_test(refuses_the_rest),
 		cmocka_unit_test(joins_names_and_tasks),
+		cmocka_unit_test(ten_thousand_nodes_can_be_told),
 		cmocka_unit_test(spares_that_can_be),
 		cmocka_unit_test(spares_that_cannot),
 	};
