@@ -247,6 +247,22 @@ static int sock_connect(const char *path, struct rcs_error *err)
 	return fd;
 }
 
+static int refusal(int rc)
+{
+	switch (rc) {
+	case -ENOMEM:
+	case -EMFILE:
+		return RCS_ERR_NOMEM;
+	case -EPROTO:
+	case -EPROTONOSUPPORT:
+		return RCS_ERR_VERSION;
+	case -EHOSTDOWN:
+		return RCS_ERR_PARTITIONED;
+	default:
+		return RCS_ERR_NO_RUNTIME;
+	}
+}
+
 static int chan_attach(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struct rcs_error *err)
 {
 	struct shm_attach req = {.job = ctx->job, .restart = ctx->restart, .step = ctx->step,
@@ -266,10 +282,8 @@ static int chan_attach(rcs_ctx *ctx, uint64_t rx_size, struct cl_chan *ch, struc
 			snprintf(ans.m.sentence, sizeof(ans.m.sentence), "its answer lacks descriptors");
 		while (n)
 			close(fds[--n]);
-		return cl_fail(err, rc == -ENOMEM || rc == -EMFILE ? RCS_ERR_NOMEM :
-			rc == -EPROTO || rc == -EPROTONOSUPPORT ? RCS_ERR_VERSION : RCS_ERR_NO_RUNTIME,
-			"the rcshare daemon refused this rank: %s", ans.m.sentence[0] ?
-			ans.m.sentence : strerror(-rc));
+		return cl_fail(err, refusal(rc), "the rcshare daemon refused this rank: %s",
+			ans.m.sentence[0] ? ans.m.sentence : strerror(-rc));
 	}
 	ch->daemon_bell = fds[SHM_FD_DAEMON];
 	ch->rank_bell = fds[SHM_FD_RANK];

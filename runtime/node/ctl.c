@@ -83,6 +83,10 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 		reply(c, SHM_MSG_ATTACH, -ESTALE, why);
 		return;
 	}
+	if (n->parted) {
+		reply(c, SHM_MSG_ATTACH, -EHOSTDOWN, NODE_PARTED);
+		return;
+	}
 	err = chan_make(n, c, a, why);
 	if (err) {
 		reply(c, SHM_MSG_ATTACH, err, why);

@@ -154,6 +154,9 @@ struct chan {
 #define NODE_MEMLOCK_ADVICE "set memlock_limit in rcshare.conf, or " \
 	"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
 
+#define NODE_PARTED "this node was removed by the others of the job, or lost contact with most of them; leave it " \
+	"out of further steps (srun -x)"
+
 struct tcp_lane {
 	struct tcp_conn *conn; /* established, NULL: none */
 	struct tcp_conn *trying; /* own attempt */

@@ -124,8 +124,7 @@ static void settle(struct node *n, struct chan *c)
 	else if (n->no_member == c->step)
 		answer(c, RCS_ERR_NO_RUNTIME, "the daemon cannot watch the step's nodes; its log says why", &out);
 	else if (n->parted)
-		answer(c, RCS_ERR_PARTITIONED, "this node was removed from the step, or lost contact with it",
-			&out);
+		answer(c, RCS_ERR_PARTITIONED, NODE_PARTED, &out);
 	else if (m)
 		place(n, m, c);
 }

@@ -88,6 +88,33 @@ stopped() { on b2 -- sh -c "grep -qs '\"partitioned\"' /var/log/rcshare/$id/*"; 
 	survived 6
 }
 
+kill_daemon() { on "$1" -- sh -c 'kill -9 $(pgrep -x rcshared)'; }
+
+# Slurm has not lost the node, so the next step has it again, with a new daemon.
+@test "a step after a loss loses the node as well, and then another" {
+	local step="srun --no-kill -K0 --rcshare=on,keep_step=1 --mpi=pmix $(bed_app rcs_survive) --idle --until"
+	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 \
+		sh -c "$step $until.first; $step $until" >"$out" 2>&1 3>&- &
+	pid=$!
+	eventually said 8 'running$'
+	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
+	for n in b0 b1 b3; do
+		eventually knows $n 2
+	done
+	kill_daemon b2
+	eventually said 6 'event 8 node 2 view 1 '
+	touch "$until.first"
+	eventually said 2 ': .*RCS_ERR_PARTITIONED'
+	eventually said 12 'rank [0-367]: running$'
+	kill_daemon b3
+	eventually said 4 'event 8 node 3 view 2 '
+	touch "$until"
+	eventually said 10 ' 0 messages, 0 ranks lost, 0 wrong$'
+	"$bed" run -- scancel "$id" || :
+	wait $pid || :
+	cat "$out"
+}
+
 knows() { # NODE INDEX: its daemon has a connection to that of the other
 	[ "$(on "$1" -- "$root/build/rcshare" status "$id" --json | jq -r ".nodes[$2].state")" = up ]
 }

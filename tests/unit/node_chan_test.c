@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -88,11 +93,40 @@ static void open_lanes_are_not_waited_for_where_the_node_is_lost(void **state)
 	close(fd[1]);
 }
 
+/* Else it would think that all others are lost, and that it is who is left. */
+static void a_rank_of_a_node_that_was_removed_does_not_attach(void **state)
+{
+	char dir[] = "/tmp/rcshare-test.XXXXXX", why[SHM_SENTENCE];
+	struct shm_attach a = {.m = {.type = SHM_MSG_ATTACH, .abi = SHM_ABI}, .job = 9};
+	struct node n = {.parted = true, .o = {.job = 9, .uid = getuid(), .run_dir = dir}};
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct shm_msg m;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	n.epfd = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(ctl_open(&n, why), 0);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/sock", dir);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(send(fd, &a, sizeof(a), 0), sizeof(a));
+	for (int i = 0; i < 2; i++)
+		node_wait(&n, node_clock() + 1000000000);
+	assert_true(recv(fd, &m, sizeof(m), MSG_DONTWAIT) > 0);
+	assert_int_equal(m.status, -EHOSTDOWN);
+	assert_non_null(strstr(m.sentence, "srun -x"));
+	ctl_close(&n);
+	close(fd);
+	close(n.epfd);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(broken_channel_is_freed),
 		cmocka_unit_test(what_ends_requests_waits_for_room),
+		cmocka_unit_test(a_rank_of_a_node_that_was_removed_does_not_attach),
 		cmocka_unit_test(open_lanes_are_not_waited_for_where_the_node_is_lost),
 	};
 
