@@ -85,6 +85,8 @@ struct link *link_get(struct node *n, uint32_t peer)
 	n->link[peer] = l;
 	atomic_store(&entry(l)->state, SHM_NODE_CONNECTING);
 	link_dirty(l);
+	if (n->parted) /* from who has stopped there is no way to anybody */
+		link_lost(l);
 	return l;
 }
 
@@ -588,6 +590,8 @@ void link_lost(struct link *l)
 		core_link_rail(&l->core, i, false, CORE_R_CLOSE, n->now);
 	l->bl_head = l->bl_tail = 0;
 	atomic_store(&entry(l)->busy, 0);
+	atomic_store(&entry(l)->lanes_up, 0);
+	atomic_store(&entry(l)->lane, SHM_LANE_NONE);
 	atomic_store(&entry(l)->state, SHM_NODE_DOWN);
 	key_node_lost(n, l->peer);
 	access_node_lost(n, l->peer);

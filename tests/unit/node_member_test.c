@@ -190,9 +190,13 @@ static void the_ranks_hear_of_the_partition_before_all_others_are_down(void **st
 	(void)state;
 	begin(0, "a/1,b/1,c/1");
 	bed.state = SHM_NODE_DOWN;
+	atomic_store(&bed.n.table->node_tab[1].lanes_up, 1u << CORE_LANE_TCP);
+	atomic_store(&bed.n.table->node_tab[1].lane, CORE_LANE_TCP);
 	member_removed(&bed.n);
 	assert_int_equal(bed.state, SHM_NODE_CONNECTING);
 	assert_int_equal(atomic_load(&bed.n.table->node_tab[1].state), SHM_NODE_DOWN);
+	assert_int_equal(atomic_load(&bed.n.table->node_tab[1].lanes_up), 0);
+	assert_int_equal(atomic_load(&bed.n.table->node_tab[1].lane), SHM_LANE_NONE);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
