@@ -154,7 +154,7 @@ told() { said 2 'rank [45]: .* RCS_ERR_PARTITIONED'; }
 	eventually 60 lab run n2 -- pgrep -x sleep
 	for n in n0 n1; do eventually 60 lab run $n -- pgrep -x rcs_survive; done
 	lab kill n2
-	eventually 150 said 1 '^srun: '
+	eventually 150 said 1 '^srun: [0-9]+$'
 	lab run ctl -- cat /tmp/job
 	lab run ctl -- grep -q PMIx_Get /tmp/job
 	for n in n0 n1; do
