@@ -406,8 +406,8 @@ struct rcs_event {
 	const char *peer_host; /* of `peer`; "" with other events */
 };
 typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);
-/* fn is called from within calls of this context (or the helper thread), without its lock held.
- * NULL ends it. */
+/* fn is called from within calls of this context (or the helper thread), without its lock held. It hears of
+ * ranks, nodes and views of its own step alone. NULL ends it. */
 RCS_API int rcs_on_event(rcs_ctx *ctx, rcs_event_fn fn, void *arg);
 
 #ifdef __cplusplus
