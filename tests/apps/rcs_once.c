@@ -14,7 +14,7 @@
  *
  *	once: N puts, 0 lost, 0 doubled, 0 wrong
  *
- * SIGUSR1 to either ends it before its time.
+ * SIGUSR1 to rank 0 ends it before its time.
  */
 #include <getopt.h>
 #include <signal.h>

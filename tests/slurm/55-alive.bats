@@ -83,7 +83,8 @@ timeout_of() { # SRUN OPTIONS: what its tasks, and so its PMIx server, have
 }
 
 @test "a fence after the loss of a node ends with that time" {
-	SLURM_PMIX_TIMEOUT=3 srun --no-kill -K0 -N3 -n3 --rcshare=on --mpi=pmix "$(bed_app pmix_hello)" \
+	# over the direct connections, which the bed has switched off
+	SLURM_PMIX_DIRECT_CONN=true SLURM_PMIX_TIMEOUT=3 srun --no-kill -K0 -N3 -n3 --rcshare=on --mpi=pmix "$(bed_app pmix_hello)" \
 		fence "$until" >"$out" 2>&1 3>&- &
 	eventually said 3 'hosts b0,b1,b2$'
 	"$bed" kill b1
