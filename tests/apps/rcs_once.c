@@ -10,6 +10,9 @@
  * when its put has ended and its number was taken. "twice" puts each hundredth number a second time
  * then: the check must see it.
  *
+ * A device may write a word byte by byte (soft RoCE does): its upper half is the complement of its lower one,
+ * and what does not agree is not there yet.
+ *
  * Rank 0 prints progress, rank 1 at the end
  *
  *	once: N puts, 0 lost, 0 doubled, 0 wrong
@@ -37,6 +40,11 @@ static void rcs_ok(int rc, const struct rcs_error *err)
 		app_die("%s: %s", rcs_status_name(rc), err->sentence);
 }
 
+static uint64_t word_of(uint64_t v)
+{
+	return (uint32_t)v | (uint64_t)(uint32_t)~v << 32;
+}
+
 /* --- rank 0 --------------------------------------------------------------------------------------- */
 
 struct slot {
@@ -51,7 +59,7 @@ static void put(struct slot *s, uint32_t i, const struct rcs_key *key, uint64_t 
 		.region = region, .context = &s->put};
 	int rc;
 
-	from[i] = s->value;
+	from[i] = word_of(s->value);
 	s->put.done = false;
 	app_recv(NULL, 0, 1, TAG_TAKEN | s->value << 8, &s->taken);
 	while ((rc = rcs_put(app.ep, &r)) == RCS_ERR_AGAIN)
@@ -156,13 +164,12 @@ static void scan(_Atomic uint64_t *word)
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		uint64_t v = atomic_load_explicit(&word[i], memory_order_relaxed);
 
-		if (!v)
+		if (v != word_of(v))
 			continue;
-		v = atomic_exchange(&word[i], 0);
-		if (v > 1ull << 40)
+		if (atomic_exchange(&word[i], 0) != v)
 			wrong++;
 		else
-			taken(v);
+			taken((uint32_t)v);
 	}
 }
 
