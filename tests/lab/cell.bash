@@ -218,12 +218,11 @@ run_cell() {
 	for cause in ${all//+/ }; do
 		run_cause || { figures >"$dir/figures"; return 1; }
 	done
+	"$lab" run ctl -u lab -- scancel -s USR1 "$id"
 	end=$((SECONDS + bound))
 	while kill -0 "$srun" 2>/dev/null; do
 		((SECONDS < end)) || { reason="not within $bound s: the job's end"; return 1; }
-		# a slurmd of a busy host may miss the signal
-		"$lab" run ctl -u lab -- scancel -s USR1 "$id" || true
-		read -rt 0.5 <> <(:) || :
+		read -rt 0.1 <> <(:) || :
 	done
 	n=0
 	wait "$srun" || n=$?
