@@ -16,7 +16,7 @@ start() { # ARG...: running when this returns. Slurm's PMIx plugin may refuse a 
 			-w n0,n1 --ntasks-per-node=1 $app "$@" >"$out" 2>&1 3>&- &
 		srun=$!
 		eventually 90 ended_or_runs || break
-		! grep -q '_direct_conn_establish: .*: Connection reject' "$out" || continue
+		! grep -q "$pmix_refused" "$out" || continue
 		break
 	done
 	cat "$out"
@@ -25,13 +25,9 @@ start() { # ARG...: running when this returns. Slurm's PMIx plugin may refuse a 
 }
 
 finish() {
-	# a slurmd of a busy host may miss the signal
-	ended() {
-		kill -0 "$srun" 2>/dev/null || return 0
-		lab run ctl -u lab -- scancel -s USR1 "$id" || :
-		return 1
-	}
-	eventually 120 ended
+	ended() { ! kill -0 "$srun" 2>/dev/null; }
+	lab run ctl -u lab -- scancel -s USR1 "$id"
+	eventually 90 ended
 	grep -v '^round' "$out"
 	eventually 60 none_left n0 n1
 }

@@ -51,6 +51,7 @@ pingpong() { # FROM TO RAIL [ITERATIONS]
 # slurmstepd stands in the user's shoes it cannot verify the credential of another node's direct
 # connection, refuses it, and the first fence hangs (seen with 22.05; a few in a hundred on a busy
 # host, more with PMIxDirectConnEarly). That, and only that, is tried again.
+pmix_refused='_direct_conn_establish: .*: Connection reject'
 job() {
 	local seconds=120 try rc out
 	if [[ $1 == -t ]]; then
@@ -61,7 +62,7 @@ job() {
 	for try in 1 2 3; do
 		rc=0
 		lab run ctl -u lab -t "$seconds" -e SLURM_PMIX_TIMEOUT=20 -- srun "$@" >"$out" 2>&1 || rc=$?
-		((rc)) && grep -q '_direct_conn_establish: .*: Connection reject' "$out" || break
+		((rc)) && grep -q "$pmix_refused" "$out" || break
 		echo "# try $try: Slurm's PMIx plugin refused a connection" >&2
 	done
 	cat "$out"
@@ -75,7 +76,7 @@ start_job() {
 	local file=$1 times=$2 pattern=$3 try
 	shift 3
 	runs() { [[ $(lab run ctl -- grep -cE -- "$pattern" "$file") -ge $times ]]; }
-	refused() { lab run ctl -- grep -q '_direct_conn_establish: .*: Connection reject' "$file"; }
+	refused() { lab run ctl -- grep -q "$pmix_refused" "$file"; }
 	runs_or_not() { runs || refused; }
 	for try in 1 2 3; do
 		lab run ctl -- rm -f "$file"

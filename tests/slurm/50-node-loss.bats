@@ -34,7 +34,11 @@ job() { # ARGUMENTS of rcs_survive
 	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 srun --no-kill -K0 \
 		--rcshare=on --mpi=pmix "$(bed_app rcs_survive)" --until "$until" "$@" >"$out" 2>&1 3>&- &
 	pid=$!
-	eventually said 8 'running$'
+	running 8
+}
+
+running() { # RANKS: all of the last job's
+	eventually said "$1" 'running$'
 	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
 }
 
@@ -96,11 +100,8 @@ kill_daemon() { on "$1" -- sh -c 'kill -9 $(pgrep -x rcshared)'; }
 	timeout 120 "$bed" run -- salloc --no-kill -N4 -x b4 --ntasks-per-node=2 \
 		sh -c "$step $until.first; $step $until" >"$out" 2>&1 3>&- &
 	pid=$!
-	eventually said 8 'running$'
-	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
-	for n in b0 b1 b3; do
-		eventually knows $n 2
-	done
+	running 8
+	all_know_b2
 	kill_daemon b2
 	eventually said 6 'event 8 node 2 view 1 '
 	touch "$until.first"
@@ -117,6 +118,12 @@ kill_daemon() { on "$1" -- sh -c 'kill -9 $(pgrep -x rcshared)'; }
 
 knows() { # NODE INDEX: its daemon has a connection to that of the other
 	[ "$(on "$1" -- "$root/build/rcshare" status "$id" --json | jq -r ".nodes[$2].state")" = up ]
+}
+
+all_know_b2() {
+	for n in b0 b1 b3; do
+		eventually knows $n 2
+	done
 }
 
 # The first port that the next job's daemon on b2 would take is taken.
@@ -137,11 +144,8 @@ take_port() {
 		$step -n8 --ntasks-per-node=2 $app --idle --until $until &
 		wait" >"$out" 2>&1 3>&- &
 	pid=$!
-	eventually said 12 'running$'
-	id=$("$bed" run -- squeue -h -o %i | sort -n | tail -n 1)
-	for n in b0 b1 b3; do
-		eventually knows $n 2
-	done
+	running 12
+	all_know_b2
 	"$bed" kill b2
 	eventually said 3 'event 8 node 2 view 1 of step [01], ranks from 2 '
 	eventually said 6 'event 8 node 2 view 1 of step [01], ranks from 4 '
@@ -156,9 +160,7 @@ take_port() {
 	take_port
 	job --idle
 	[ "$(on b2 -- "$root/build/rcshare" status "$id" --json | jq .control_port)" = $((24577 + id % 4096)) ]
-	for n in b0 b1 b3; do
-		eventually knows $n 2
-	done
+	all_know_b2
 	"$bed" kill b2
 	eventually said 6 'event 8 node 2 view 1 '
 	touch "$until"
