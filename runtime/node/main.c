@@ -26,6 +26,7 @@
 #include "node/place.h"
 
 #define TICK_NS 1000000000ull
+#define WORKS_END_MS 2000 /* for jobs that are off the loop when the daemon ends */
 
 /* --- options ------------------------------------------------------------------------------------ */
 
@@ -342,8 +343,9 @@ static int set_up(struct node *n, char *why)
 	if (read_token(n, why))
 		return -EINVAL;
 	n->epfd = epoll_create1(EPOLL_CLOEXEC);
+	n->works = works_open(n);
 	n->link = calloc(n->o.nodes, sizeof(*n->link));
-	if (n->epfd < 0 || !n->link) {
+	if (n->epfd < 0 || !n->works || !n->link) {
 		snprintf(why, SHM_SENTENCE, "out of memory");
 		return -ENOMEM;
 	}
@@ -391,11 +393,12 @@ static void signal_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
-static void cq_ready(struct node *n, struct watch *w, uint32_t events)
+/* A fd that only ends the sleep: each turn looks at what is behind it. */
+static void wakes(struct node *n, struct watch *w, uint32_t events)
 {
 	(void)w;
 	(void)events;
-	n->work = true; /* verbs_poll looks at the queues, verbs_arm takes the event */
+	n->work = true;
 }
 
 static void async_ready(struct node *n, struct watch *w, uint32_t events)
@@ -425,7 +428,7 @@ static void verbs_watch(struct node *n)
 		epoll_ctl(n->epfd, EPOLL_CTL_DEL, w[i].fd, NULL);
 	have = verbs_fds(n->vb, fds);
 	for (unsigned i = 0; i < have; i++) {
-		w[i] = (struct watch){.fd = fds[i], .ready = i % 2 ? async_ready : cq_ready};
+		w[i] = (struct watch){.fd = fds[i], .ready = i % 2 ? async_ready : wakes};
 		node_watch(n, &w[i], EPOLLIN);
 	}
 }
@@ -489,6 +492,8 @@ static void loop(struct node *n)
 		verbs_watch(n);
 		if (n->vb && verbs_poll(n->vb, 64) > 0)
 			n->work = true;
+		if (works_turn(n->works))
+			n->work = true;
 		for (struct chan *c = n->chans, *next; c; c = next) {
 			next = c->next;
 			if (chan_poll(n, c))
@@ -535,6 +540,7 @@ static void tear_down(struct node *n)
 	}
 	if (n->vb)
 		verbs_close(n->vb);
+	works_close(n->works, WORKS_END_MS);
 	log_check(n);
 	evlog_close(&n->log);
 	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
@@ -544,7 +550,7 @@ static void tear_down(struct node *n)
 int main(int argc, char **argv)
 {
 	static struct node n;
-	static struct watch sig = {.ready = signal_ready};
+	static struct watch sig = {.ready = signal_ready}, works = {.ready = wakes};
 	char why[SHM_SENTENCE + 64] = "";
 	sigset_t set;
 
@@ -569,6 +575,8 @@ int main(int argc, char **argv)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	sig.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	node_watch(&n, &sig, EPOLLIN);
+	works.fd = works_fd(n.works);
+	node_watch(&n, &works, EPOLLIN);
 	node_log(&n, CONFIG_LOG_INFO, "job %u.%u node %u of %u, %u rails%s%s", n.o.job, n.o.restart,
 		n.o.self, n.o.nodes, n.rails, n.rails ? "" : ": ", n.rails ? "" : n.verbs_why);
 	if (n.rails && verbs_carrier_fd(n.vb) < 0)

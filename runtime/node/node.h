@@ -27,6 +27,7 @@
 #include "core/rma.h"
 #include "node/evlog.h"
 #include "node/verbs.h"
+#include "node/work.h"
 #include "shm/channel.h"
 #include "wire/frame.h"
 #include "wire/record.h"
@@ -245,6 +246,7 @@ struct node {
 	uint32_t rail_told; /* bit r: RAIL_FAILED was raised for it and RAIL_BACK not yet */
 	uint64_t failovers, replayed, blackout_max;
 	uint64_t started_at, tick_at;
+	struct works *works; /* jobs off this loop; main.c turns and ends it */
 	bool work; /* something happened in this turn */
 };
 
