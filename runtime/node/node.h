@@ -25,6 +25,7 @@
 #include "config/config.h"
 #include "core/link.h"
 #include "core/rma.h"
+#include "node/admit.h"
 #include "node/evlog.h"
 #include "node/verbs.h"
 #include "node/work.h"
@@ -229,6 +230,8 @@ struct node {
 	struct link **link; /* [nodes] */
 	struct link *links;
 	struct tcp_conn *unauth; /* connections that have not proven the token yet */
+	struct admit admit;	 /* ... of them those that others have made */
+	uint64_t refused;	 /* connections at the control port */
 	struct region **regions;
 	uint32_t regions_n;
 	struct import *imports;

@@ -6,11 +6,14 @@
  *	HELLO  nonceC                 ->
  *	                              <-      HELLO  nonceS, HMAC(token, "s" nonceC nonceS hellos)
  *	PROOF  HMAC(token, "c" ...)   ->
- *	                              <-      READY  gen, or REMOVED: your node is no member any more
+ *	                              <-      READY  gen, or REMOVED: your node is no member any more;
+ *	                                      HMAC(token, "r" ...) over it and the client's HELLO
  *	frames                        <->     frames
  *
  * Nothing secret is on the wire. A connection that has not proven itself within HANDSHAKE_NS, or that
- * says anything else, is closed; there are never more than UNAUTH_MAX of them. Own attempts do not count.
+ * says anything else, is closed. When there are too many of them (admit.h), one of those who have most goes.
+ * Own attempts do not count. Frames carry a checksum and no MAC: who can change packets on the way can
+ * change them (docs/security.md).
  *
  * When both sides connect at once the attempt of the lower node index stays, once the peer has answered
  * it: a SYN that was lost is repeated by the kernel after seconds only.
@@ -30,11 +33,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "node/admit.h"
 #include "node/node.h"
 
 #define HANDSHAKE_NS 5000000000ull
 #define CONNECT_NS   1000000000ull /* then a new attempt, whose SYN goes out at once */
-#define UNAUTH_MAX   64
+#define LISTEN_BACKLOG 4096 /* all nodes of a large job call at once; the kernel has a limit too */
 #define PORT_MIN     24576u	   /* control_port 0: below the kernel's range of ephemeral ports */
 #define PORT_SPAN    4096u
 #define OUT_MAX	     (256u << 10) /* bytes that may wait in a connection; past that it cannot send */
@@ -65,6 +69,7 @@ struct tcp_conn {
 	uint32_t gen;
 	uint64_t until; /* handshake deadline */
 	struct sockaddr_storage from;
+	struct admit_source *source; /* of a server's that has not proven itself; else NULL */
 	struct hello mine, theirs;
 	uint8_t *in;
 	size_t in_len;
@@ -105,6 +110,9 @@ static bool mac_equal(const uint8_t *a, const uint8_t *b)
 
 static void unauth_remove(struct node *n, struct tcp_conn *c)
 {
+	if (c->source)
+		admit_leave(&n->admit, c->source);
+	c->source = NULL;
 	for (struct tcp_conn **p = &n->unauth; *p; p = &(*p)->next)
 		if (*p == c) {
 			*p = c->next;
@@ -134,6 +142,21 @@ static bool is_awaited(const struct link *l)
 	return l->core.lane[CORE_LANE_TCP].state == CORE_LANE_OPENING;
 }
 
+/* Anybody can knock: neither he nor a thousand of him fill the log. */
+static void tell_refusal(struct node *n, const struct tcp_conn *c, const char *why)
+{
+	char name[80];
+	uint32_t more;
+	bool say = admit_refused(&n->admit, n->now, &more);
+
+	n->refused++;
+	if (more)
+		node_log(n, CONFIG_LOG_WARN, "refused %u more connections in the minute before", more);
+	if (say)
+		node_log(n, CONFIG_LOG_WARN, "refused a connection from %s: %s",
+			admit_name(&c->from, name, sizeof(name)), why);
+}
+
 /* The connection ended or never came to stand; tell whoever waits for it. */
 static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool refused)
 {
@@ -153,14 +176,7 @@ static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool r
 		if (is_awaited(l))
 			no_conn(l, CORE_R_SETUP, l->tcp.gen);
 	} else if (c->server) {
-		char host[INET6_ADDRSTRLEN] = "?";
-
-		if (c->from.ss_family == AF_INET)
-			inet_ntop(AF_INET, &((struct sockaddr_in *)&c->from)->sin_addr, host, sizeof(host));
-		else if (c->from.ss_family == AF_INET6)
-			inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&c->from)->sin6_addr, host,
-				sizeof(host));
-		node_log(n, CONFIG_LOG_WARN, "refused a connection from %s: %s", host, why);
+		tell_refusal(n, c, why);
 	}
 	conn_free(n, c);
 }
@@ -356,6 +372,7 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 				return "this node has left the step";
 			out = c->mine;
 			out.kind = 5;
+			conn_mac(n, "r", &c->theirs, &out, out.mac);
 			conn_write(n, c, &out, sizeof(out));
 			return node_is_lost;
 		}
@@ -368,13 +385,17 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		out = c->mine;
 		out.kind = 4;
 		out.gen = (c->l->tcp.gen > c->theirs.gen ? c->l->tcp.gen : c->theirs.gen) + 1;
+		conn_mac(n, "r", &c->theirs, &out, out.mac);
 		conn_write(n, c, &out, sizeof(out));
 		conn_up(n, c, out.gen);
 		return NULL;
 	case CONN_WAIT_READY:
+		conn_mac(n, "r", &c->mine, h, mac);
+		if (!mac_equal(mac, h->mac))
+			return "its last word of the handshake is not of who began it";
 		if (h->magic == HELLO_MAGIC && h->kind == 5) {
 			member_removed(n);
-			return "it says that this node was removed from the step";
+			return "the peer says that the other nodes have removed this one from the step";
 		}
 		if (h->magic != HELLO_MAGIC || h->kind != 4)
 			return "handshake out of order";
@@ -486,6 +507,38 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
+/* The oldest of the source that has most, those that have said nothing before others. False: there is none. */
+static bool evict(struct node *n)
+{
+	struct tcp_conn *out = NULL;
+
+	for (struct tcp_conn *c = n->unauth; c; c = c->next) /* the newest is first */
+		if (c->source && (!out || c->source->conns > out->source->conns ||
+			(c->source->conns == out->source->conns && c->state <= out->state)))
+			out = c;
+	if (out)
+		conn_fail(n, out, "too many connections have not proven themselves, most of them from there");
+	return out;
+}
+
+static void admit(struct node *n, int fd, const struct sockaddr_storage *from)
+{
+	struct tcp_conn *c;
+
+	if (n->admit.conns >= admit_limit(n->o.nodes))
+		evict(n);
+	c = conn_new(n, fd, true);
+	if (!c) {
+		close(fd);
+		return;
+	}
+	c->from = *from;
+	c->state = CONN_WAIT_HELLO;
+	c->source = admit_enter(&n->admit, from);
+	if (!c->source || node_watch(n, &c->w, EPOLLIN))
+		conn_free(n, c);
+}
+
 static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 {
 	(void)events;
@@ -493,22 +546,15 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 		struct sockaddr_storage from;
 		socklen_t len = sizeof(from);
 		int fd = accept4(w->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		struct tcp_conn *c;
-		unsigned count = 0;
 
-		if (fd < 0)
+		if (fd >= 0)
+			admit(n, fd, &from);
+		else if (errno != EMFILE && errno != ENFILE)
 			return;
-		for (c = n->unauth; c; c = c->next)
-			count += c->server;
-		c = count < UNAUTH_MAX ? conn_new(n, fd, true) : NULL;
-		if (!c) {
-			close(fd);
-			continue;
+		else if (!evict(n)) { /* until tcp_tick(): who waits would keep the loop awake */
+			node_rewatch(n, w, 0);
+			return;
 		}
-		c->from = from;
-		c->state = CONN_WAIT_HELLO;
-		if (node_watch(n, &c->w, EPOLLIN))
-			conn_free(n, c);
 	}
 }
 
@@ -542,7 +588,7 @@ static int listen_on(struct node *n, uint16_t port)
 		return -errno;
 	/* connections of a daemon that ended must not keep its port from the next */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, sa, len) || listen(fd, 128) || getsockname(fd, sa, &len)) {
+	if (bind(fd, sa, len) || listen(fd, LISTEN_BACKLOG) || getsockname(fd, sa, &len)) {
 		err = -errno;
 		close(fd);
 		return err;
@@ -646,6 +692,7 @@ void tcp_tick(struct node *n)
 			next = n->unauth; /* the list may have changed */
 		}
 	}
+	node_rewatch(n, &n->tcp, EPOLLIN);
 }
 
 void tcp_close_all(struct node *n)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define WIRE_FRAME_MAGIC   0x5243u /* "CR" */
-#define WIRE_FRAME_VERSION 1u
+#define WIRE_FRAME_VERSION 2u
 #define WIRE_FRAME_MAX	   4224u /* header and payload: one record of WIRE_REC_PAYLOAD_MAX fits */
 
 enum wire_frame_type {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* runtime/node/tcp.c: what two daemons tell each other while they connect, once one of them is lost. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,6 +185,134 @@ static void own_attempts_leave_room_for_those_who_call(void **state)
 	close(deaf);
 }
 
+/* A connection from 127.0.0.`from` that says nothing. */
+static int stranger(struct node *n, uint32_t from)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 | from)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	a.sin_port = htons(n->tcp_port);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	node_wait(n, 0);
+	return fd;
+}
+
+static bool is_open(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+#define CROWD (2 * (NODES + (int)ADMIT_STRANGERS))
+
+/* Who says nothing loses his own connections: others are heard, and keep theirs. */
+static void a_crowd_from_one_address_keeps_nobody_out(void **state)
+{
+	struct node *n = &bed.n[0];
+	int fd[CROWD], other = stranger(n, 3);
+
+	(void)state;
+	for (int i = 0; i < CROWD; i++)
+		fd[i] = stranger(n, 2);
+	assert_int_equal(n->admit.conns, admit_limit(NODES));
+	assert_true(is_open(other));
+	assert_false(is_open(fd[0]));
+	assert_true(is_open(fd[CROWD - 1]));
+	connects(1, 0);
+	turns();
+	assert_non_null(bed.link[1][0]->tcp.conn);
+	for (int i = 0; i < CROWD; i++)
+		close(fd[i]);
+	close(other);
+	turns();
+	assert_int_equal(n->admit.conns, 0);
+	assert_null(n->admit.sources);
+}
+
+static void refusals_are_counted_and_the_log_is_not_filled(void **state)
+{
+	struct admit a = {0};
+	uint32_t more, lines = 0;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		lines += admit_refused(&a, 5, &more);
+		assert_int_equal(more, 0);
+	}
+	assert_int_equal(lines, ADMIT_LINES);
+	assert_true(admit_refused(&a, 5 + 60000000000ull, &more));
+	assert_int_equal(more, 1000 - ADMIT_LINES);
+}
+
+/* All that goes from the socket to the other, whose byte `at` of the whole stream becomes `value`. */
+struct wire {
+	int from, to;
+	size_t at, passed;
+	uint8_t value;
+};
+
+static void wire_pass(struct wire *w)
+{
+	uint8_t b[4096];
+	ssize_t got = recv(w->from, b, sizeof(b), MSG_DONTWAIT);
+
+	if (got <= 0)
+		return;
+	if (w->at >= w->passed && w->at < w->passed + (size_t)got)
+		b[w->at - w->passed] = w->value;
+	w->passed += (size_t)got;
+	(void)!send(w->to, b, (size_t)got, MSG_NOSIGNAL); /* either end may have had enough */
+}
+
+#define HELLO_LEN 96u
+#define HELLO_KIND 6u /* where it says what it is */
+
+/* Node 0 calls node 1 by way of somebody who changes a byte of what node 1 says. */
+static void changed_on_the_way(size_t at, uint8_t value)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), in, out;
+	socklen_t len = sizeof(a);
+	struct link *l = link_get(&bed.n[0], 1);
+	struct wire there = {.at = SIZE_MAX}, back = {.at = at, .value = value};
+
+	assert_int_equal(bind(door, (struct sockaddr *)&a, len), 0);
+	assert_int_equal(listen(door, 1), 0);
+	assert_int_equal(getsockname(door, (struct sockaddr *)&a, &len), 0);
+	memcpy(&l->addr, &a, sizeof(a));
+	tcp_connect(l);
+	in = accept(door, NULL, NULL);
+	out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	a.sin_port = htons(bed.n[1].tcp_port);
+	assert_int_equal(connect(out, (struct sockaddr *)&a, sizeof(a)), 0);
+	there.from = back.to = in;
+	there.to = back.from = out;
+	for (int k = 0; k < 30; k++) {
+		turns();
+		wire_pass(&there);
+		wire_pass(&back);
+	}
+	close(in);
+	close(out);
+	close(door);
+}
+
+/* Nobody on the path says in the name of a node that another one was removed. */
+static void a_removal_that_the_peer_has_not_said_is_not_believed(void **state)
+{
+	(void)state;
+	changed_on_the_way(SIZE_MAX, 0); /* nothing: the way is one */
+	assert_non_null(bed.link[0][1]->tcp.conn);
+	tcp_drop(bed.link[0][1]);
+	turns();
+	changed_on_the_way(HELLO_LEN + HELLO_KIND, 5);
+	assert_false(bed.n[0].parted);
+	assert_null(bed.link[0][1]->tcp.conn);
+}
+
 /* The name servers of a node that has just booted may not answer at first. */
 static void a_name_that_did_not_resolve_is_asked_for_again(void **state)
 {
@@ -216,6 +345,9 @@ int main(void)
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
 		TEST(a_node_that_has_stopped_stops_nobody_else),
 		TEST(own_attempts_leave_room_for_those_who_call),
+		TEST(a_crowd_from_one_address_keeps_nobody_out),
+		cmocka_unit_test(refusals_are_counted_and_the_log_is_not_filled),
+		TEST(a_removal_that_the_peer_has_not_said_is_not_believed),
 		TEST(a_name_that_did_not_resolve_is_asked_for_again),
 	};
 
