@@ -42,10 +42,7 @@ int rcs_cancel(rcs_ep *ep, void *context)
 	} else if (op->state == CL_POSTED) {
 		cl_op_unlink(op);
 		cl_op_end_recv(op, RCS_ERR_CANCELED);
-	} else if (op->state == CL_PENDING) {
-		cl_op_unlink(op);
-		cl_op_end_send(op, RCS_ERR_CANCELED);
-	} else if (op->state == CL_RMA_WAIT || op->state == CL_FLUSH) {
+	} else if (op->state == CL_PENDING || op->state == CL_RMA_WAIT || op->state == CL_FLUSH) {
 		cl_op_unlink(op);
 		cl_op_end_send(op, RCS_ERR_CANCELED);
 		cl_ep_pump(ep); /* what waited for it */

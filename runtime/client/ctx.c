@@ -164,9 +164,18 @@ static void fill_limits(rcs_ctx *ctx)
 		.node = ch->node, .iov_max = CL_IOV_MAX};
 }
 
-static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_error *err)
+/* A host with more CPUs than a cpu_set_t holds (EINVAL) has many. */
+static bool cpus_are_few(uint32_t local_ranks)
 {
 	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		return false;
+	return CPU_COUNT(&cpus) <= 2 || (local_ranks > 1 && CPU_COUNT(&cpus) <= (int)local_ranks);
+}
+
+static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_error *err)
+{
 	int rc;
 
 	ctx->epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -178,8 +187,11 @@ static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_err
 	if (!rc && env_number("RCSHARE_SPARES", 0))
 		rc = cl_place(ctx, err);
 	/* attached already, so that a problem shows here; the first endpoint takes the channel */
-	if (!rc)
+	if (!rc) {
+		pthread_mutex_lock(&ctx->lock); /* a fork sees all descriptors, or none */
 		rc = cl_chan_open(ctx, 0, &ctx->spare, err);
+		pthread_mutex_unlock(&ctx->lock);
+	}
 	if (rc)
 		return rc;
 	ctx->job = ctx->spare.addr.job;
@@ -193,9 +205,7 @@ static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_err
 	/* Ranks of this node read large messages straight from our memory, its daemon executes one-sided
 	 * requests there. Yama keeps one exception a process, so it is for any. EINVAL: no Yama. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-	ctx->few_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) <= 2;
-	if (ctx->local_ranks > 1 && CPU_COUNT(&cpus) <= (int)ctx->local_ranks)
-		ctx->few_cpus = true;
+	ctx->few_cpus = cpus_are_few(ctx->local_ranks);
 	return 0;
 }
 
@@ -242,12 +252,13 @@ int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *
 	c->evq_tail = &c->evq;
 	c->helper_efd = c->epfd = -1;
 	c->spare = c->place = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
+	cl_fork_add(c);
 	rc = ctx_setup(c, &o, err);
 	if (rc) {
+		cl_fork_del(c);
 		ctx_free(c);
 		return rc;
 	}
-	cl_fork_add(c);
 	if (o.flags & RCS_INIT_HELPER && cl_helper_start(c)) {
 		rc = cl_fail(err, RCS_ERR_NOMEM, "no thread for RCS_INIT_HELPER: %s", strerror(errno));
 		rcs_fini(c);

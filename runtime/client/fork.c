@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * After fork the child holds copies of the endpoint's descriptors. It must close them: the daemon
- * notices a rank's death by the end of its socket, and would not while a child lives. The locks are
- * taken around fork so that no child is born with a device's descriptor that was on loan.
+ * notices a rank's death by the end of its socket, and would not while a child lives. The same for the
+ * connection of the context's own (place.c), whose end tells spares that the rank has ended. A context is in
+ * the list from the beginning of rcs_init on. The locks are taken around fork so that no child is born with a
+ * device's descriptor that was on loan.
  */
 #include <unistd.h>
 
@@ -48,6 +50,7 @@ static void in_child(void)
 		for (rcs_ep *ep = c->eps; ep; ep = ep->next)
 			shut_chan(&ep->ch);
 		shut_chan(&c->spare);
+		shut_chan(&c->place);
 		for (rcs_cq *q = c->cqs; q; q = q->next) {
 			shut(&q->epfd);
 			shut(&q->efd);

@@ -18,6 +18,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#define HASH_NONFATAL_OOM 1 /* a library does not end its process */
 #include <uthash.h>
 #include <utlist.h>
 

@@ -27,6 +27,10 @@ rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch)
 			p->gone = RCS_ERR_NODE_LOST;
 		cl_credit_init(p);
 		HASH_ADD(hh, ep->peers, key, sizeof(p->key), p);
+		if (!p->hh.tbl) {
+			free(p);
+			return NULL;
+		}
 	}
 	ep->last_peer = p;
 	return p;

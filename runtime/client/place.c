@@ -55,7 +55,9 @@ int cl_place(rcs_ctx *ctx, struct rcs_error *err)
 
 	if (rc)
 		return rc;
+	pthread_mutex_lock(&ctx->lock); /* a fork sees the descriptor, or there is none */
 	rc = cl_chan_connect(ctx, ch, err);
+	pthread_mutex_unlock(&ctx->lock);
 	if (rc)
 		return rc;
 	cl_msg_init(&req.m, SHM_MSG_PLACE);

@@ -19,9 +19,6 @@
 #include "client/lib.h"
 #include "shm/uverbs.h"
 
-#define LOAN_TRIES 50
-#define LOAN_US	   200
-
 static int reg_mr_ioctl(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
 	uint32_t access, struct ib_uverbs_reg_mr_resp *resp)
 {
@@ -44,17 +41,10 @@ static int borrow(struct cl_chan *ch, uint64_t addr, uint64_t len, struct wire_k
 	struct shm_lent *lent, int *fds, unsigned *n)
 {
 	struct shm_lend req = {.addr = addr, .len = len, .key = key};
-	int rc = -EAGAIN;
 
 	cl_msg_init(&req.m, SHM_MSG_LEND);
-	/* it lends to one rank at a time */
-	for (int i = 0; i < LOAN_TRIES && (rc == -EAGAIN || rc == -EBUSY); i++) {
-		if (i)
-			usleep(LOAN_US);
-		*n = WIRE_RAILS_MAX;
-		rc = cl_chan_ask(ch, &req, sizeof(req), lent, sizeof(*lent), fds, n);
-	}
-	return rc;
+	*n = WIRE_RAILS_MAX;
+	return cl_chan_ask(ch, &req, sizeof(req), lent, sizeof(*lent), fds, n);
 }
 
 /* A rail that is not there now has pd_handle ~0 and no descriptor. */
@@ -153,6 +143,13 @@ int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, stru
 	while (nfds)
 		close(fds[--nfds]);
 	rc = cl_chan_ask(ch, &out, sizeof(out), &ans, sizeof(ans), NULL, NULL);
+	if (rc == -ESTALE) { /* this process stood still for too long in between */
+		struct cl_reg none = {.key = lent.key};
+
+		if (!key.region)
+			cl_reg_drop(ch, &none);
+		return cl_fail(err, RCS_ERR_AGAIN, "the rcshare daemon's loan had ended: %s", ans.sentence);
+	}
 	if (rc)
 		return cl_fail(err, RCS_ERR_RUNTIME_LOST, "the registration was not taken: %s",
 			ans.sentence[0] ? ans.sentence : strerror(-rc));

@@ -100,8 +100,8 @@ static struct cl_reg own_reg(struct cl_op *op)
 {
 	rcs_ep *ep = op->ep;
 
-	if (op->len <= WIRE_RMA_INLINE_MAX || op->peer->key.node == ep->ch.node ||
-		ep->ch.zcopy_min == UINT32_MAX)
+	/* a registration costs more than the copies that it saves */
+	if (op->len < ep->ch.zcopy_min || op->peer->key.node == ep->ch.node)
 		return (struct cl_reg){0};
 	/* no region but rdma: tried before */
 	if (!op->reg.key.region && !op->reg.rdma &&

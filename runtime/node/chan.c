@@ -171,10 +171,7 @@ void chan_close(struct node *n, struct chan *c, const char *why)
 	if (n->slot[c->slot] == c)
 		n->slot[c->slot] = NULL;
 	n->rank_chans--;
-	if (n->lent_to == c) {
-		region_sweep(n);
-		ctl_loan_over(n);
-	}
+	loan_chan_gone(n, c);
 	region_drop_all(n, c);
 	rma_chan_gone(n, c);
 	if (!c->bye) {

@@ -58,8 +58,7 @@ void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, uns
 	(void)!sendmsg(c->sock.fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Any answer without fds or fields of its own; status 0: done. */
-static void reply(struct chan *c, uint32_t type, int err, const char *sentence)
+void ctl_reply(struct chan *c, uint32_t type, int err, const char *sentence)
 {
 	struct shm_msg m = {.type = type, .abi = SHM_ABI, .status = err};
 
@@ -74,22 +73,22 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 	int fds[SHM_FD_N], err;
 
 	if (c->kind != CHAN_NEW) {
-		reply(c, SHM_MSG_ATTACH, -EALREADY, "this connection has an endpoint already");
+		ctl_reply(c, SHM_MSG_ATTACH, -EALREADY, "this connection has an endpoint already");
 		return;
 	}
 	if (a->job != n->o.job || a->restart != n->o.restart) {
 		snprintf(why, sizeof(why), "this runtime serves job %u.%u, not %u.%u; unset RCSHARE_SOCKET "
 			"that came from another job", n->o.job, n->o.restart, a->job, a->restart);
-		reply(c, SHM_MSG_ATTACH, -ESTALE, why);
+		ctl_reply(c, SHM_MSG_ATTACH, -ESTALE, why);
 		return;
 	}
 	if (n->parted) {
-		reply(c, SHM_MSG_ATTACH, -EHOSTDOWN, NODE_PARTED);
+		ctl_reply(c, SHM_MSG_ATTACH, -EHOSTDOWN, NODE_PARTED);
 		return;
 	}
 	err = chan_make(n, c, a, why);
 	if (err) {
-		reply(c, SHM_MSG_ATTACH, err, why);
+		ctl_reply(c, SHM_MSG_ATTACH, err, why);
 		return;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->table_fd);
@@ -98,7 +97,7 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 	fds[SHM_FD_DAEMON] = c->bell.fd;
 	fds[SHM_FD_RANK] = c->rank_bell;
 	if (fds[SHM_FD_TABLE] < 0) {
-		reply(c, SHM_MSG_ATTACH, -errno, "the node's runtime is out of descriptors; raise nofile in "
+		ctl_reply(c, SHM_MSG_ATTACH, -errno, "the node's runtime is out of descriptors; raise nofile in "
 			"rcshare.conf");
 		c->bye = true;
 		chan_close(n, c, "");
@@ -110,86 +109,6 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 	close(fds[SHM_FD_TABLE]);
 }
 
-static void lend(struct node *n, struct chan *c, const struct shm_lend *l)
-{
-	struct shm_lent out = {.m = {.type = SHM_MSG_LEND, .abi = SHM_ABI}};
-	int fds[WIRE_RAILS_MAX], send_fds[WIRE_RAILS_MAX], err;
-	struct region *g;
-	unsigned nfds = 0;
-
-	out.key = l->key;
-	g = region_find(n, c, l->key);
-	if (g) { /* a mapping of rcs_alloc, or rails that came back */
-		g->addr = l->addr;
-		err = g->len == l->len ? 0 : -EINVAL;
-	} else {
-		err = l->key.region ? -ENOENT : region_new(n, c, l->addr, l->len, &out.key);
-	}
-	if (err == -ENOENT || err == -EINVAL) {
-		reply(c, SHM_MSG_LEND, err, "no such region of this length");
-		return;
-	}
-	if (err) {
-		reply(c, SHM_MSG_LEND, err, "the node's runtime is out of memory");
-		return;
-	}
-	out.ndev = n->rails ? verbs_lend(n->vb, fds, out.pd_handle, out.driver) : 0;
-	/* A rail that is not there now is skipped; the fds of the others come in order. */
-	for (unsigned i = 0; i < out.ndev; i++) {
-		if (fds[i] >= 0)
-			send_fds[nfds++] = fds[i];
-		else
-			out.pd_handle[i] = ~0u;
-	}
-	if (nfds)
-		n->lent_to = c;
-	ctl_answer(c, &out, sizeof(out), send_fds, nfds);
-	for (unsigned i = 0; i < nfds; i++)
-		close(send_fds[i]);
-}
-
-void ctl_loan_over(struct node *n)
-{
-	n->lent_to = NULL;
-	for (struct chan *c = n->chans; c && !n->lent_to; c = c->next)
-		if (c->lend_waits && !c->closing) {
-			c->lend_waits = false;
-			lend(n, c, &c->lend);
-		}
-}
-
-static void do_lend(struct node *n, struct chan *c, const struct shm_lend *l)
-{
-	if (!l->len || l->addr + l->len < l->addr) {
-		reply(c, SHM_MSG_LEND, -EINVAL, "a region needs at least one byte and must not wrap");
-		return;
-	}
-	if (n->lent_to == c) {
-		reply(c, SHM_MSG_LEND, -EALREADY, "the last loan was not ended");
-		return;
-	}
-	if (n->lent_to) {
-		c->lend = *l;
-		c->lend_waits = true;
-		return;
-	}
-	lend(n, c, l);
-}
-
-static void do_reg(struct node *n, struct chan *c, const struct shm_reg *r)
-{
-	struct region *g = region_find(n, c, r->key);
-
-	if (!g) {
-		reply(c, SHM_MSG_REG, -ENOENT, "no such region");
-		return;
-	}
-	region_registered(n, g, r);
-	if (n->lent_to == c)
-		ctl_loan_over(n);
-	reply(c, SHM_MSG_REG, 0, "");
-}
-
 static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 {
 	/* What the rank's library did with the region is known then; it does no more from now on. */
@@ -197,7 +116,7 @@ static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 	struct region *g = region_find(n, c, d->key);
 
 	if (!g) {
-		reply(c, SHM_MSG_DEREG, -ENOENT, "no such region");
+		ctl_reply(c, SHM_MSG_DEREG, -ENOENT, "no such region");
 		return;
 	}
 	g->answer = true;
@@ -209,7 +128,7 @@ static void do_dereg(struct node *n, struct chan *c, const struct shm_dereg *d)
 void ctl_dereg_done(struct chan *c)
 {
 	if (!c->closing)
-		reply(c, SHM_MSG_DEREG, 0, "");
+		ctl_reply(c, SHM_MSG_DEREG, 0, "");
 }
 
 static void do_alloc(struct node *n, struct chan *c, const struct shm_alloc *a)
@@ -221,7 +140,7 @@ static void do_alloc(struct node *n, struct chan *c, const struct shm_alloc *a)
 	if (err) {
 		snprintf(why, sizeof(why), "no shared memory of %llu bytes: %s; check memory_limit_mb in "
 			"rcshare.conf", (unsigned long long)a->len, strerror(-err));
-		reply(c, SHM_MSG_ALLOC, err, why);
+		ctl_reply(c, SHM_MSG_ALLOC, err, why);
 		return;
 	}
 	ctl_answer(c, &out, sizeof(out), &fd, 1);
@@ -268,20 +187,20 @@ static void do_eager(struct node *n, struct chan *c, const struct shm_eager *e)
 	struct link *l;
 
 	if (bad) {
-		reply(c, SHM_MSG_EAGER, -EINVAL, bad);
+		ctl_reply(c, SHM_MSG_EAGER, -EINVAL, bad);
 		return;
 	}
 	if (e->rec.node != n->o.self) {
 		l = link_get(n, e->rec.node);
 		if (!l) {
-			reply(c, SHM_MSG_EAGER, -ENOMEM, "the node's runtime is out of memory");
+			ctl_reply(c, SHM_MSG_EAGER, -ENOMEM, "the node's runtime is out of memory");
 			return;
 		}
 		if (!l->tcp.conn)
 			link_learn(l, &e->rec.ctrl);
 	}
 	if (!e->last) {
-		reply(c, SHM_MSG_EAGER, 0, "");
+		ctl_reply(c, SHM_MSG_EAGER, 0, "");
 		return;
 	}
 	c->eager_deadline = n->now + (uint64_t)e->timeout_ms * 1000000;
@@ -314,10 +233,10 @@ void ctl_eager_check(struct node *n)
 			continue;
 		if (lanes_open(n)) {
 			c->eager_deadline = 0;
-			reply(c, SHM_MSG_EAGER, 0, "");
+			ctl_reply(c, SHM_MSG_EAGER, 0, "");
 		} else if (n->now >= c->eager_deadline) {
 			c->eager_deadline = 0;
-			reply(c, SHM_MSG_EAGER, -ETIMEDOUT, "not all lanes came up in time; they are opened "
+			ctl_reply(c, SHM_MSG_EAGER, -ETIMEDOUT, "not all lanes came up in time; they are opened "
 				"when needed (see `rcshare status`)");
 		}
 	}
@@ -330,7 +249,7 @@ static void do_status(struct node *n, struct chan *c)
 	int fd = memfd_create("rcshare-status", MFD_CLOEXEC);
 
 	if (!text || fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		reply(c, SHM_MSG_STATUS, -ENOMEM, "the node's runtime is out of memory");
+		ctl_reply(c, SHM_MSG_STATUS, -ENOMEM, "the node's runtime is out of memory");
 	else
 		ctl_answer(c, &m, sizeof(m), &fd, 1);
 	if (fd >= 0)
@@ -389,17 +308,17 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 	n->work = true;
 	if ((size_t)got < sizeof(u.m.type) + sizeof(u.m.abi) || u.m.abi != SHM_ABI) {
-		reply(c, u.m.type, -EPROTO, "library or tool and the node's runtime are of different rcshare "
+		ctl_reply(c, u.m.type, -EPROTO, "library or tool and the node's runtime are of different rcshare "
 			"releases; a container must bring the release the site runs");
 		return;
 	}
 	if ((size_t)got < want_len(u.m.type)) {
-		reply(c, u.m.type, -EBADMSG, "message is too short");
+		ctl_reply(c, u.m.type, -EBADMSG, "message is too short");
 		return;
 	}
 	if (c->kind != CHAN_RANK && ((u.m.type >= SHM_MSG_LEND && u.m.type <= SHM_MSG_EAGER) ||
 					    u.m.type == SHM_MSG_ALLOC)) {
-		reply(c, u.m.type, -ENOTCONN, "attach first");
+		ctl_reply(c, u.m.type, -ENOTCONN, "attach first");
 		return;
 	}
 	switch (u.m.type) {
@@ -407,10 +326,10 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		do_attach(n, c, &u.attach);
 		break;
 	case SHM_MSG_LEND:
-		do_lend(n, c, &u.lend);
+		loan_lend(n, c, &u.lend);
 		break;
 	case SHM_MSG_REG:
-		do_reg(n, c, &u.reg);
+		loan_reg(n, c, &u.reg);
 		break;
 	case SHM_MSG_DEREG:
 		do_dereg(n, c, &u.dereg);
@@ -429,7 +348,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 			c->kind = CHAN_MONITOR;
 		if ((size_t)got > sizeof(u.monitor) && u.monitor.len == (size_t)got - sizeof(u.monitor))
 			member_begin(n, c, &u.monitor);
-		reply(c, SHM_MSG_MONITOR, 0, "");
+		ctl_reply(c, SHM_MSG_MONITOR, 0, "");
 		break;
 	case SHM_MSG_WITNESS:
 		if (c->kind == CHAN_MONITOR && (size_t)got == sizeof(u.witness))
@@ -453,7 +372,7 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 			spare_left(n, c);
 		break;
 	default:
-		reply(c, u.m.type, -EOPNOTSUPP, "unknown request");
+		ctl_reply(c, u.m.type, -EOPNOTSUPP, "unknown request");
 		break;
 	}
 }

@@ -456,6 +456,7 @@ static void tick(struct node *n)
 		verbs_tick(n->vb, n->now);
 	tcp_tick(n);
 	region_tick(n);
+	loan_tick(n);
 	key_tick(n);
 	event_held(n);
 	ctl_eager_check(n);

@@ -141,8 +141,12 @@ struct chan {
 	struct access *accesses;
 	uint32_t access_id, access_out; /* out: in rx, or answered next; 0: none */
 	struct gone *gone;
-	bool lend_waits;	    /* a loan was asked for while another was out */
-	struct shm_lend lend;
+	struct {
+		enum { LOAN_NONE, LOAN_OPEN, LOAN_VOID } state;
+		bool made; /* the region is new */
+		uint64_t until;
+		struct wire_key key;
+	} loan; /* of the uverbs fds (loan.c) */
 	struct {
 		uint32_t task, local; /* of the step; of this node, once placed */
 		bool waits, placed;
@@ -242,7 +246,7 @@ struct node {
 	struct early *early;
 	bool parted;	    /* this node is out of the step, or in a minority */
 	struct rma *local_rmas; /* between two ranks of this node */
-	struct chan *lent_to;	/* uverbs fds are out on loan */
+	bool sweep_due; /* a rank died while it had the uverbs fds on loan */
 	struct evlog log;
 	uint64_t read_bytes, write_bytes; /* that RDMA READs and WRITEs of ours moved */
 	uint64_t event_seq;
@@ -283,9 +287,16 @@ void chan_reap(struct node *n);
 int ctl_open(struct node *n, char *why);
 void ctl_close(struct node *n);
 void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, unsigned nfds);
+/* Any answer without fds or fields of its own; err 0: done. */
+void ctl_reply(struct chan *c, uint32_t type, int err, const char *sentence);
 void ctl_eager_check(struct node *n);
 void ctl_dereg_done(struct chan *c);
-void ctl_loan_over(struct node *n); /* the next who waits for a loan gets it */
+
+/* loan.c: ranks register their memory */
+void loan_lend(struct node *n, struct chan *c, const struct shm_lend *l);
+void loan_reg(struct node *n, struct chan *c, const struct shm_reg *r);
+void loan_chan_gone(struct node *n, struct chan *c);
+void loan_tick(struct node *n);
 
 /* link.c */
 struct link *link_get(struct node *n, uint32_t peer); /* makes it; NULL: no memory */

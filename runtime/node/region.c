@@ -205,12 +205,11 @@ void region_tick(struct node *n)
 	}
 }
 
-/* A rank died while it held our uverbs fds: whatever it made and did not tell goes. */
+/* Nobody has our uverbs fds now: whatever we do not know, a rank that died made and did not tell. */
 void region_sweep(struct node *n)
 {
 	uint32_t *known = malloc((n->regions_n + 1) * sizeof(*known));
 
-	n->lent_to = NULL;
 	for (unsigned rail = 0; known && rail < n->rails; rail++) {
 		size_t k = 0;
 

@@ -185,6 +185,7 @@ unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle);
 /* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. */
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n);
+bool verbs_mr_is_own(struct verbs *v, unsigned rail, uint32_t handle); /* of the daemon itself */
 /* Grows each time the rail's context is opened: MRs of an older one are gone. */
 uint32_t verbs_rail_epoch(const struct verbs *v, unsigned rail);
 

@@ -105,7 +105,7 @@ int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)
 	return r->ctx ? mr_destroy(r, mr_handle) : 0;
 }
 
-static bool mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
+bool verbs_mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
 {
 	const struct ibv_mr *ud = v->rail[rail].ud.mr;
 
@@ -135,7 +135,7 @@ void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_
 	/* The newest come first, so leftovers are among them also when there are more. */
 	have = shm_uverbs_mrs(r->ctx->cmd_fd, (uint32_t)r->driver, list, SWEEP_MAX);
 	for (long i = 0; i < have; i++) {
-		bool keep = mr_is_own(v, rail, list[i]);
+		bool keep = verbs_mr_is_own(v, rail, list[i]);
 
 		for (size_t k = 0; k < n && !keep; k++)
 			keep = known[k] == list[i];

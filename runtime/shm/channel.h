@@ -146,8 +146,9 @@ enum { SHM_FD_CHANNEL, SHM_FD_TABLE, SHM_FD_DAEMON, SHM_FD_RANK, SHM_FD_N };
 /*
  * Registration (design section 6). LEND names the region; the answer carries one uverbs fd for
  * each device and what REG_MR needs. The rank registers with each (ioctl, see client/reg.h), closes
- * the fds, and tells the outcome with REG. Between LEND and REG the daemon lends to nobody else. If
- * the rank dies in between, the daemon sweeps what it left.
+ * the fds, and tells the outcome with REG. LEND is answered at once; -EAGAIN: the daemon is about to
+ * sweep what a rank left that died between LEND and REG. -ESTALE to REG: the loan has ended meanwhile, what
+ * was registered is destroyed.
  */
 struct shm_lend {
 	struct shm_msg m;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <cmocka.h>
 
 #include "client/lib.h"
@@ -72,6 +73,26 @@ static void end(void)
 {
 	cl_chan_close(&w.ctx.place);
 	fake_stop();
+}
+
+/* Its end is how spares hear that the rank has ended: a child that keeps it open would keep them waiting. */
+static void a_child_has_no_connection_of_the_contexts(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	begin();
+	cl_fork_add(&w.ctx);
+	pid = fork();
+	if (!pid)
+		_exit(w.ctx.place.sock == -1 ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(w.ctx.place.sock >= 0);
+	cl_fork_del(&w.ctx);
+	answer(0, "");
+	end();
 }
 
 static void waits_until_it_is_a_replacement(void **state)
@@ -166,6 +187,7 @@ static void refuses_what_does_not_go_with_spares(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_child_has_no_connection_of_the_contexts),
 		cmocka_unit_test(waits_until_it_is_a_replacement),
 		cmocka_unit_test(is_not_needed),
 		cmocka_unit_test(hears_why_it_is_stopped),

@@ -26,13 +26,13 @@ static void move(size_t len, rcs_region *region, bool registered)
 	assert_int_equal(win[99], 0);
 	assert_int_equal(win[100 + len], 0);
 	assert_int_equal(!!(fake.rma.flags & WIRE_RMA_INLINE), !len || (!region && len <= WIRE_RMA_INLINE_MAX));
-	assert_int_equal(!!fake.rma.lregion, registered && (region ? len > 0 : len > WIRE_RMA_INLINE_MAX));
+	assert_int_equal(!!fake.rma.lregion, registered && (region ? len > 0 : len >= fake.zcopy_min));
 
 	memset(local, 0, len);
 	assert_int_equal(rcs_get(a.ep, &r), 0);
 	expect(&a, RCS_OP_GET, 0, local);
 	assert_memory_equal(win + 100, local, len);
-	assert_int_equal(!!fake.rma.lregion, registered && (region ? len > 0 : len > WIRE_RMA_INLINE_MAX));
+	assert_int_equal(!!fake.rma.lregion, registered && (region ? len > 0 : len >= fake.zcopy_min));
 	assert_int_equal(fake.records[WIRE_REC_RMA], was + 2);
 }
 
