@@ -227,6 +227,22 @@ static void lanes_cell(struct cli_table *t, const json_t *root, const json_t *la
 	cli_table_cell(t, "%s", all[0] ? all : "-");
 }
 
+/* For as long the daemon looked after nothing else; a part of node_timeout_ms is worth a word. */
+#define TURN_TOLD_NS 50000000
+
+static void print_turn(const json_t *turn)
+{
+	json_int_t ns = json_integer_value(json_object_get(turn, "ns"));
+	json_int_t ago = json_integer_value(json_object_get(turn, "ago_ns"));
+	char took[32], past[32];
+
+	if (ns < TURN_TOLD_NS || ago < 0)
+		return;
+	cli_duration(took, (uint64_t)ns);
+	cli_duration(past, (uint64_t)ago);
+	printf("longest turn of the daemon's loop: %s (%s), %s ago\n", took, str(turn, "did"), past);
+}
+
 static int print_table(const json_t *root)
 {
 	static const char *const head[] = {"NODE", "HOST", "STATE", "LANE", "UP", "FAILOVERS", "SENT",
@@ -260,6 +276,7 @@ static int print_table(const json_t *root)
 		printf("log: %" JSON_INTEGER_FORMAT " records lost%s%s\n",
 			json_integer_value(json_object_get(root, "log_dropped")),
 			*str(root, "log_error") ? ", now: " : "", str(root, "log_error"));
+	print_turn(json_object_get(root, "longest_turn"));
 	putchar('\n');
 	json_array_foreach(nodes, i, o)
 	{

@@ -262,8 +262,11 @@ static void do_step_end(struct node *n, struct chan *c)
 	struct shm_step_end out = {.m = {.type = SHM_MSG_STEP_END, .abi = SHM_ABI},
 		.failovers = (uint32_t)n->failovers, .replayed_frames = (uint32_t)n->replayed,
 		.blackout_max_ns = n->blackout_max};
+	struct evlog_state log;
 
-	snprintf(out.log, sizeof(out.log), "%.255s", n->log.path);
+	evlog_state(&n->log, &log);
+	if (log.written || !log.dropped) /* else there is nothing to look at */
+		snprintf(out.log, sizeof(out.log), "%.255s", n->log.path);
 	ctl_answer(c, &out, sizeof(out), NULL, 0);
 }
 

@@ -30,6 +30,7 @@ int evlog_open(struct evlog *e, const char *log_dir, uint32_t job, uint32_t rest
 	int n;
 
 	memset(e, 0, sizeof(*e));
+	pthread_mutex_init(&e->lock, NULL);
 	e->fd = -1;
 	e->job = job;
 	e->restart = restart;
@@ -59,9 +60,26 @@ __attribute__((format(printf, 3, 4))) static int fail(struct evlog *e, int rc, c
 	va_list ap;
 
 	va_start(ap, fmt);
+	pthread_mutex_lock(&e->lock);
 	vsnprintf(e->error, sizeof(e->error), fmt, ap);
+	pthread_mutex_unlock(&e->lock);
 	va_end(ap);
 	return rc;
+}
+
+void evlog_queue(struct evlog *e, struct work_queue *q)
+{
+	e->queue = q;
+}
+
+void evlog_state(struct evlog *e, struct evlog_state *s)
+{
+	pthread_mutex_lock(&e->lock);
+	s->written = e->records > 0;
+	s->dropped = e->dropped;
+	s->dropped_total = e->dropped_total;
+	memcpy(s->error, e->error, sizeof(s->error));
+	pthread_mutex_unlock(&e->lock);
 }
 
 /*
@@ -246,30 +264,92 @@ static int write_start(struct evlog *e)
 	return rc;
 }
 
+/* A record was written, or it was not. */
+static void count(struct evlog *e, bool written)
+{
+	pthread_mutex_lock(&e->lock);
+	if (written) {
+		e->dropped = 0;
+		e->records++;
+		e->error[0] = '\0';
+	} else {
+		e->dropped++;
+		e->dropped_total++;
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
 /* Takes the reference to o. */
-static int record_write(struct evlog *e, json_t *o)
+static int record_store(struct evlog *e, json_t *o)
 {
 	int rc = e->fd < 0 ? open_file(e) : 0;
+	struct evlog_state s;
 
 	if (!rc && e->max_bytes < EVLOG_RESERVE)
 		rc = fail(e, -EFBIG, "log_max_bytes is too small for a record");
 	if (!rc && !e->started)
 		rc = write_start(e);
 	if (!rc) {
-		if (e->dropped)
-			json_object_set_new(o, "dropped", json_integer((json_int_t)e->dropped));
+		evlog_state(e, &s);
+		if (s.dropped)
+			json_object_set_new(o, "dropped", json_integer((json_int_t)s.dropped));
 		rc = record_append(e, o, e->max_bytes - EVLOG_RESERVE);
 	}
 	json_decref(o);
-	if (rc) {
-		e->dropped++;
-		e->dropped_total++;
-		return rc;
+	count(e, !rc);
+	return rc;
+}
+
+/* What the queue's thread has to do: a record, or NULL: the end. */
+struct entry {
+	struct work w;
+	struct evlog *e;
+	json_t *record;
+};
+
+static void close_file(struct evlog *e);
+
+static void entry_run(struct work *w)
+{
+	struct entry *t = (struct entry *)w;
+
+	if (t->record)
+		record_store(t->e, t->record);
+	else
+		close_file(t->e);
+	free(t);
+}
+
+static int entry_put(struct evlog *e, json_t *record)
+{
+	struct entry *t = calloc(1, sizeof(*t));
+	int rc = t ? 0 : -ENOMEM;
+
+	if (t) {
+		*t = (struct entry){.w.run = entry_run, .e = e, .record = record};
+		rc = work_put(e->queue, &t->w);
 	}
-	e->dropped = 0;
-	e->records++;
-	e->error[0] = '\0';
-	return 0;
+	if (rc)
+		free(t);
+	return rc;
+}
+
+/* Takes the reference to o. */
+static int record_write(struct evlog *e, json_t *o)
+{
+	int rc;
+
+	if (!e->queue)
+		return record_store(e, o);
+	if (work_left(e->queue) >= EVLOG_QUEUED)
+		rc = fail(e, -ENOBUFS, "%.180s hangs: %u records wait to be written", e->path, EVLOG_QUEUED);
+	else if ((rc = entry_put(e, o)))
+		fail(e, rc, "no thread for the event log: %s", strerror(-rc));
+	if (rc) {
+		json_decref(o);
+		count(e, false);
+	}
+	return rc;
 }
 
 int evlog_event(struct evlog *e, const char *event, json_t *fields)
@@ -447,22 +527,32 @@ int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *r
 	return record_write(e, o);
 }
 
-void evlog_close(struct evlog *e)
+static void close_file(struct evlog *e)
 {
 	if (e->fd < 0)
 		return;
 	if (e->started) {
 		json_t *o = record_new(e, "end");
 
+		pthread_mutex_lock(&e->lock);
 		json_object_set_new(o, "records", json_integer((json_int_t)e->records));
 		json_object_set_new(o, "failovers", json_integer(e->failovers));
 		json_object_set_new(o, "frames_resent", json_integer((json_int_t)e->resent));
 		json_object_set_new(o, "dropped", json_integer((json_int_t)e->dropped));
 		json_object_set_new(o, "dropped_total", json_integer((json_int_t)e->dropped_total));
+		pthread_mutex_unlock(&e->lock);
 		record_append(e, o, e->max_bytes);
 		json_decref(o);
 	}
 	close(e->fd);
 	e->fd = -1;
 	e->started = false;
+}
+
+void evlog_close(struct evlog *e)
+{
+	if (!e->queue)
+		close_file(e);
+	else
+		entry_put(e, NULL); /* without a thread there is no file */
 }

@@ -11,19 +11,23 @@
  * last EVLOG_RESERVE bytes below max_bytes are kept for the record "end", so that a file that
  * reached its limit says how much is missing.
  *
- * Called by the daemon's loop only. Nothing blocks but write() to a local file. A process that sets
- * RLIMIT_FSIZE should ignore SIGXFSZ.
+ * Called by the daemon's loop only. With a queue (node/work.h) its thread does what touches the disk, so that a
+ * disk that hangs holds up nobody; records that find EVLOG_QUEUED others waiting are dropped. Without one
+ * records are written at once. A process that sets RLIMIT_FSIZE should ignore SIGXFSZ.
  */
 #ifndef RCS_NODE_EVLOG_H
 #define RCS_NODE_EVLOG_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/link.h"
+#include "node/work.h"
 
 #define EVLOG_RESERVE 512u
+#define EVLOG_QUEUED  4096u
 
 struct evlog {
 	char dir[320];	/* of the job */
@@ -32,13 +36,15 @@ struct evlog {
 	char host[64];
 	char rail[CORE_LANES][64]; /* names of lanes, for people */
 	uint64_t max_bytes;
+	struct work_queue *queue; /* NULL: none. Its thread has fd, started and what follows `lock` */
 	int fd; /* -1: not open */
 	bool started; /* "start" was written */
-	uint64_t dropped;	/* since the last record that could be written */
-	uint64_t dropped_total, records;
 	uint32_t failovers;	/* of lanes that carried traffic */
 	uint64_t resent;	/* frames */
 	uint64_t blackout_max_ns;
+	pthread_mutex_t lock;	/* for what follows */
+	uint64_t dropped;	/* since the last record that could be written */
+	uint64_t dropped_total, records;
 	char error[256]; /* why the last record was dropped; "" when none was */
 };
 
@@ -49,12 +55,25 @@ struct evlog {
 int evlog_open(struct evlog *e, const char *log_dir, uint32_t job, uint32_t restart, uint32_t node,
 	const char *host, uint64_t max_bytes);
 
+/* From now on records are written by the queue's thread. To be called before the first of them. */
+void evlog_queue(struct evlog *e, struct work_queue *q);
+
+/* How it is at this moment. */
+struct evlog_state {
+	bool written;	  /* there is a file, with records in it */
+	uint64_t dropped; /* since the last record that could be written */
+	uint64_t dropped_total;
+	char error[256]; /* "" when nothing was dropped last */
+};
+void evlog_state(struct evlog *e, struct evlog_state *s);
+
 /* Name of a rail ("mlx5_0/1") for the records about its lane. */
 void evlog_rail(struct evlog *e, unsigned rail, const char *name);
 
 /*
  * A lane failed; f as core/link.h gives it, times of CLOCK_MONOTONIC. peer_host may be "".
- * All of these return 0, or -errno when the record was dropped (e->error says why).
+ * All of these return 0, or -errno when the record was dropped (e->error says why). What a queue has taken may
+ * still be dropped.
  */
 int evlog_failover(struct evlog *e, const struct core_failover *f, uint32_t peer,
 	const char *peer_host);
@@ -69,7 +88,8 @@ int evlog_rank_lost(struct evlog *e, uint32_t step, uint32_t rank, const char *r
 /* Any other record; fields (an object or NULL) are added to it, its reference is taken. */
 int evlog_event(struct evlog *e, const char *event, json_t *fields);
 
-/* Writes "end" if there is a file, and closes it. e can be used again: it opens when needed. */
+/* Writes "end" if there is a file, and closes it: with a queue, when its thread comes to it. Without one e can be
+ * used again: it opens when needed. */
 void evlog_close(struct evlog *e);
 
 #endif

@@ -19,7 +19,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "node/node.h"
@@ -323,6 +322,7 @@ static int set_up(struct node *n, char *why)
 	struct verbs_ops ops = link_verbs_ops;
 	const char *env = getenv("RCSHARE_LOG_LEVEL");
 	char path[256], pid[16], quoted[64];
+	struct work_queue *log_queue;
 	struct config_error ce;
 	int fd;
 
@@ -364,6 +364,12 @@ static int set_up(struct node *n, char *why)
 		return -EIO;
 	evlog_open(&n->log, n->o.log_dir ? n->o.log_dir : n->cfg.log_dir, n->o.job, n->o.restart,
 		n->o.self, n->o.names[n->o.self], n->cfg.log_max_bytes);
+	log_queue = work_queue_open(n->works, "log");
+	if (!log_queue) {
+		snprintf(why, SHM_SENTENCE, "out of memory");
+		return -ENOMEM;
+	}
+	evlog_queue(&n->log, log_queue);
 	for (unsigned r = 0; r < n->rails; r++)
 		evlog_rail(&n->log, r, verbs_rail_name(n->vb, r));
 	place_thread(n->cfg.cpus, n->vb ? verbs_rail_name(n->vb, 0) : NULL);
@@ -437,11 +443,13 @@ static void verbs_watch(struct node *n)
 static void log_check(struct node *n)
 {
 	static bool told;
+	struct evlog_state s;
 
-	if (n->log.dropped && !told)
+	evlog_state(&n->log, &s);
+	if (s.dropped && !told)
 		node_log(n, CONFIG_LOG_WARN, "records of the event log are lost: %s; make room there, or set "
-			"log_dir and log_max_bytes in rcshare.conf", n->log.error);
-	told = n->log.dropped;
+			"log_dir and log_max_bytes in rcshare.conf", s.error);
+	told = s.dropped;
 }
 
 static void tick(struct node *n)
@@ -493,19 +501,26 @@ static void loop(struct node *n)
 		verbs_watch(n);
 		if (n->vb && verbs_poll(n->vb, 64) > 0)
 			n->work = true;
+		node_did(n, "completions");
 		if (works_turn(n->works))
 			n->work = true;
+		node_did(n, "what threads have ended");
 		for (struct chan *c = n->chans, *next; c; c = next) {
 			next = c->next;
 			if (chan_poll(n, c))
 				n->work = true;
 		}
+		node_did(n, "records of ranks");
 		member_turn(n);
+		node_did(n, "membership");
 		link_turn(n);
+		node_did(n, "links");
 		rma_pump_local(n);
 		chan_flush(n);
 		chan_reap(n);
+		node_did(n, "channels");
 		tick(n);
+		node_did(n, "what is done once a second");
 		if (n->work) {
 			last_work = n->now;
 			/* Sockets get their turn also while rings and queues keep us busy. */
@@ -541,9 +556,9 @@ static void tear_down(struct node *n)
 	}
 	if (n->vb)
 		verbs_close(n->vb);
+	evlog_close(&n->log);
 	works_close(n->works, WORKS_END_MS);
 	log_check(n);
-	evlog_close(&n->log);
 	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
 	unlink(path);
 }
@@ -556,7 +571,7 @@ int main(int argc, char **argv)
 	sigset_t set;
 
 	options(&n, argc, argv);
-	openlog("rcshared", LOG_PID, LOG_DAEMON);
+	node_log_open("/dev/log");
 	prctl(PR_SET_NAME, "rcshared");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);

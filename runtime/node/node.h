@@ -255,6 +255,12 @@ struct node {
 	uint64_t started_at, tick_at;
 	struct works *works; /* jobs off this loop; main.c turns and ends it */
 	bool work; /* something happened in this turn */
+	struct {
+		uint64_t began, mark, most;	/* of this turn; most and did: its longest part */
+		const char *did;
+		uint64_t longest, longest_at; /* of all turns, ns; when it ended */
+		const char *longest_did;
+	} turn; /* from the end of a sleep to the next one */
 };
 
 uint64_t node_clock(void);
@@ -264,6 +270,12 @@ void node_rewatch(struct node *n, struct watch *w, uint32_t events);
 void node_unwatch(struct node *n, struct watch *w); /* and closes the fd */
 /* Waits for events until `until` (node_clock) and handles them; sets n->now. */
 void node_wait(struct node *n, uint64_t until);
+/* What has been done since the last call of it in this turn; the part that took longest is remembered. */
+void node_did(struct node *n, const char *what);
+
+/* syslog.c: never waits; a line that finds no room is counted */
+void node_log_open(const char *path); /* of syslogd's socket, "/dev/log"; kept. Before it nothing is said there */
+uint32_t node_log_lost(void);
 void node_log(struct node *n, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -27,12 +27,23 @@ static json_t *lanes(const struct link *l)
 	return a;
 }
 
+/* The loop served nobody for so long: what kept it longest of that, and how long ago. */
+static json_t *longest_turn(const struct node *n)
+{
+	if (!n->turn.longest)
+		return json_null();
+	return json_pack("{s:I,s:I,s:s}", "ns", (json_int_t)n->turn.longest, "ago_ns",
+		(json_int_t)(n->now - n->turn.longest_at), "did", n->turn.longest_did);
+}
+
 char *status_json(struct node *n)
 {
 	json_t *nodes = json_array(), *rails = json_array(), *eps = json_array(), *top;
 	uint32_t regions = 0, standby = 0;
+	struct evlog_state log;
 	char *text;
 
+	evlog_state(&n->log, &log);
 	for (uint32_t i = 0; i < n->o.nodes; i++) {
 		const struct shm_node *e = &n->table->node_tab[i];
 		const struct link *l = n->link[i];
@@ -85,12 +96,16 @@ char *status_json(struct node *n)
 		"job", (int)n->o.job, "restart", (int)n->o.restart, "node", (int)n->o.self, "host",
 		n->o.names[n->o.self], "pid", (int)getpid(), "uptime_ns",
 		(json_int_t)(n->now - n->started_at), "control_port", (int)n->tcp_port, "ranks",
-		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "log", n->log.started ? n->log.path : "");
+		(int)n->rank_chans, "failovers", (json_int_t)n->failovers, "regions", (int)regions, "log",
+		log.written ? n->log.path : "");
 	if (top) {
 		json_object_set_new(top, "standby", json_integer(standby));
-		json_object_set_new(top, "log_dropped", json_integer((json_int_t)n->log.dropped_total));
-		if (n->log.dropped_total)
-			json_object_set_new(top, "log_error", json_string(n->log.dropped ? n->log.error : ""));
+		json_object_set_new(top, "log_dropped", json_integer((json_int_t)log.dropped_total));
+		if (log.dropped_total)
+			json_object_set_new(top, "log_error", json_string(log.dropped ? log.error : ""));
+		json_object_set_new(top, "syslog_lost", json_integer(node_log_lost()));
+		json_object_set_new(top, "refused_connections", json_integer((json_int_t)n->refused));
+		json_object_set_new(top, "longest_turn", longest_turn(n));
 		json_object_set_new(top, "witness_answers", json_integer((json_int_t)n->witness_answers));
 		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
 		json_object_set_new(top, "write_bytes", json_integer((json_int_t)n->write_bytes));

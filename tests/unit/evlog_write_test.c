@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,6 +363,51 @@ static void a_log_dir_that_is_too_long_is_survived(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, make_top, remove_top)
 
+/* A disk that hangs: the queue's thread is in it. */
+struct hang {
+	struct work w;
+	sem_t over;
+};
+
+static void hang_run(struct work *w)
+{
+	sem_wait(&((struct hang *)w)->over);
+}
+
+static void a_disk_that_hangs_costs_records_and_holds_up_nobody(void **state)
+{
+	struct works *s = works_open(NULL);
+	struct work_queue *q = work_queue_open(s, "log");
+	struct hang h = {.w.run = hang_run};
+	struct evlog_state now;
+	struct evlog e;
+	int rc = 0;
+
+	(void)state;
+	sem_init(&h.over, 0, 0);
+	evlog_open(&e, top, 1, 0, 0, "n0", 1 << 24);
+	evlog_queue(&e, q);
+	assert_int_equal(work_put(q, &h.w), 0);
+	for (unsigned i = 0; i < EVLOG_QUEUED + 2; i++)
+		rc = evlog_peer(&e, "peer_back", 1, "n1");
+	assert_int_equal(rc, -ENOBUFS);
+	evlog_state(&e, &now);
+	assert_false(now.written);
+	assert_int_equal(now.dropped_total, 3); /* the disk's own job stands in the queue, too */
+	assert_non_null(strstr(now.error, "hangs"));
+	assert_int_equal(access(e.dir, F_OK), -1);
+	sem_post(&h.over);
+	evlog_close(&e);
+	works_close(s, 60000);
+	evlog_state(&e, &now);
+	assert_true(now.written);
+	has(&e, 1, "event", "\"peer_back\"");
+	has(&e, 1, "dropped", "3");
+	has(&e, EVLOG_QUEUED - 1, "event", "\"peer_back\"");
+	has(&e, EVLOG_QUEUED, "event", "\"end\"");
+	has(&e, EVLOG_QUEUED, "dropped_total", "3");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -369,6 +415,7 @@ int main(void)
 		T(a_failover_is_one_line_after_the_start),
 		T(a_failover_without_a_path_has_no_target),
 		T(the_verdict_follows_from_what_was_seen),
+		T(a_disk_that_hangs_costs_records_and_holds_up_nobody),
 		T(other_records_carry_their_fields),
 		T(a_second_daemon_of_the_job_appends),
 		T(a_full_log_counts_what_it_drops),
