@@ -27,8 +27,9 @@ const struct config_key config_keys[] = {
 	{"gid_index", CONFIG_T_GID, 0, 255, "", "\"auto\"", FIELD(gid_index),
 		"Entry of a port's GID table for rails that do not name their own; auto prefers RoCE v2."},
 	{"control_interface", CONFIG_T_NAME, 0, 0, "", "null", FIELD(control_interface),
-		"Network interface of the control connections; null takes the address of the node's host "
-		"name."},
+		"Network interface of the control connections: its address is told to the other nodes, and the "
+		"daemon listens there and where the node's NodeAddr or name leads, nowhere else; null takes "
+		"NodeAddr or what the name leads to, and listens everywhere."},
 	{"control_port", CONFIG_T_PORTS, 1, 65535, "", "0", FIELD(control_port_min),
 		"TCP port or range of ports a daemon listens on; 0 takes one of 24576 to 28671 that follows "
 		"from the job's id."},

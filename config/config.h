@@ -37,7 +37,7 @@ struct config {
 	uint32_t nrails; /* 0: "auto" */
 	struct config_rail rail[CONFIG_RAILS_MAX];
 	int32_t gid_index;	    /* -1: "auto" */
-	char control_interface[64]; /* "": the address of the node's host name */
+	char control_interface[64]; /* "": NodeAddr, or what the node's name leads to (node/addr.c) */
 	uint16_t control_port_min, control_port_max; /* 0, 0: node/tcp.c has a range */
 	uint32_t path_mtu;		/* bytes; 0: "auto" */
 	uint32_t max_outstanding_reads; /* 0: "auto" */

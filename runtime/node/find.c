@@ -17,13 +17,19 @@
 struct find {
 	struct gaicb ask; /* resolving may take seconds: the C library's thread waits */
 	struct addrinfo hint;
+	struct sockaddr_storage known; /* the NodeAddr is an address: nothing is asked */
 	unsigned nth;	/* of the ports */
 	uint64_t at, pause;
 	bool asking;
 };
 
-static bool ask(struct gaicb *a)
+/* The C library answers, later; or nobody needs to be asked. */
+static bool ask(struct find *f)
 {
+	struct gaicb *a = &f->ask;
+
+	if (addr_literal(a->ar_name, &f->known))
+		return false;
 #ifdef __SANITIZE_THREAD__ /* does not know the C library's threads, and dies in them */
 	return getaddrinfo(a->ar_name, NULL, a->ar_request, &a->ar_result) == EAI_INPROGRESS;
 #else
@@ -39,10 +45,10 @@ static struct find *begin(struct link *l)
 		return NULL;
 	f->hint.ai_socktype = SOCK_STREAM;
 	f->hint.ai_flags = AI_ADDRCONFIG;
-	f->ask.ar_name = l->n->o.names[l->peer];
+	f->ask.ar_name = addr_name(l->n, l->peer);
 	f->ask.ar_request = &f->hint;
 	f->pause = PAUSE_NS;
-	f->asking = ask(&f->ask);
+	f->asking = ask(f);
 	return f;
 }
 
@@ -70,24 +76,19 @@ static void rest(const struct node *n, struct find *f)
 /* The address of the node with its nth port. False: the name does not resolve (yet), and is asked for again. */
 static bool address(struct link *l, struct find *f)
 {
-	const struct addrinfo *i, *best = NULL;
-
 	if (f->asking && gai_error(&f->ask) == EAI_INPROGRESS)
 		return false;
 	f->asking = false;
-	for (i = f->ask.ar_result; i && (!best || best->ai_family != AF_INET); i = i->ai_next)
-		if (i->ai_family == AF_INET || (i->ai_family == AF_INET6 && !best))
-			best = i;
-	if (!best) {
+	if (f->known.ss_family) {
+		l->addr = f->known;
+	} else if (!addr_pick(f->ask.ar_result, &l->addr)) {
 		if (f->ask.ar_result)
 			freeaddrinfo(f->ask.ar_result);
 		f->ask.ar_result = NULL;
-		f->asking = ask(&f->ask);
+		f->asking = ask(f);
 		rest(l->n, f);
 		return false;
 	}
-	memset(&l->addr, 0, sizeof(l->addr));
-	memcpy(&l->addr, best->ai_addr, best->ai_addrlen);
 	tcp_set_port(&l->addr, tcp_port(l->n, f->nth));
 	return true;
 }

@@ -6,9 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -89,17 +86,20 @@ static int find_ready_fd(int argc, char **argv)
 	return -1;
 }
 
+/* NAME or NAME=NODEADDR, separated by commas. */
 static int names_split(struct node_opts *o, char *list)
 {
 	uint32_t k = 0;
 
 	o->names = calloc(o->nodes ? o->nodes : 1, sizeof(*o->names));
-	if (!o->names)
+	o->addrs = calloc(o->nodes ? o->nodes : 1, sizeof(*o->addrs));
+	if (!o->names || !o->addrs)
 		return -ENOMEM;
 	for (char *s = strtok(list, ","); s; s = strtok(NULL, ",")) {
 		if (k == o->nodes)
 			return -EINVAL;
-		o->names[k++] = s;
+		o->names[k] = strsep(&s, "=");
+		o->addrs[k++] = s && *s ? s : NULL;
 	}
 	return k == o->nodes ? 0 : -EINVAL;
 }
@@ -243,65 +243,6 @@ fail:
 	return -ENOMEM;
 }
 
-static bool addr_take(struct wire_addr *a, const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_INET) {
-		a->family = 4;
-		memcpy(a->ctrl, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
-		return true;
-	}
-	if (sa->sa_family == AF_INET6) {
-		a->family = 6;
-		memcpy(a->ctrl, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
-		return true;
-	}
-	return false;
-}
-
-/* The control address: of the configured interface, else what the node's name resolves to. */
-static int own_addr(struct node *n, char *why)
-{
-	struct wire_addr *a = &n->addr;
-	const char *ifname = n->cfg.control_interface;
-	struct ifaddrs *all, *best = NULL;
-	bool found = false;
-
-	a->job = n->o.job;
-	a->restart = (uint16_t)n->o.restart;
-	a->node = (uint16_t)n->o.self;
-	a->ctrl_port = n->tcp_port;
-	a->ep = NODE_EP_DAEMON;
-	if (*ifname) {
-		if (getifaddrs(&all) == 0) {
-			for (struct ifaddrs *i = all; i; i = i->ifa_next)
-				if (i->ifa_addr && !strcmp(i->ifa_name, ifname) &&
-					(i->ifa_addr->sa_family == AF_INET ||
-						(i->ifa_addr->sa_family == AF_INET6 && !best)))
-					best = i;
-			found = best && addr_take(a, best->ifa_addr);
-			freeifaddrs(all);
-		}
-		if (!found)
-			snprintf(why, SHM_SENTENCE, "control_interface '%s' has no IP address", ifname);
-	} else {
-		struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *res, *i;
-
-		if (getaddrinfo(n->o.names[n->o.self], NULL, &hint, &res) == 0) {
-			for (i = res; i && !found; i = i->ai_next)
-				if (i->ai_family == AF_INET)
-					found = addr_take(a, i->ai_addr);
-			if (res && !found)
-				found = addr_take(a, res->ai_addr);
-			freeaddrinfo(res);
-		}
-		if (!found)
-			snprintf(why, SHM_SENTENCE, "this node's name '%s' does not resolve; set "
-				"control_interface in rcshare.conf", n->o.names[n->o.self]);
-	}
-	wire_addr_seal(a);
-	return found ? 0 : -EADDRNOTAVAIL;
-}
-
 /* What the first link will pin: a limit below that is told now, to whoever started the step. */
 static int memlock_check(struct node *n, char *why)
 {
@@ -360,7 +301,7 @@ static int set_up(struct node *n, char *why)
 	n->rails = n->vb ? verbs_rails(n->vb) : 0;
 	if (n->o.rails >= 0 && n->rails > (unsigned)n->o.rails)
 		n->rails = (unsigned)n->o.rails;
-	if (memlock_check(n, why) || tcp_listen(n, why) || own_addr(n, why) || table_make(n, why))
+	if (memlock_check(n, why) || addr_own(n, why) || tcp_listen(n, why) || table_make(n, why))
 		return -EIO;
 	evlog_open(&n->log, n->o.log_dir ? n->o.log_dir : n->cfg.log_dir, n->o.job, n->o.restart,
 		n->o.self, n->o.names[n->o.self], n->cfg.log_max_bytes);

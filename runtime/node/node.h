@@ -25,6 +25,7 @@
 #include "config/config.h"
 #include "core/link.h"
 #include "core/rma.h"
+#include "node/addr.h"
 #include "node/admit.h"
 #include "node/evlog.h"
 #include "node/verbs.h"
@@ -63,6 +64,7 @@ struct watch {
 struct node_opts {
 	uint32_t job, restart, self, nodes;
 	char **names; /* nodes of them */
+	char **addrs; /* what Slurm has as their NodeAddr; NULL, or one is: not known */
 	uid_t uid;
 	gid_t gid;
 	const char *run_dir;
@@ -223,7 +225,10 @@ struct node {
 	int table_fd;
 	size_t table_size;
 	struct watch ctl; /* the Unix socket */
-	struct watch tcp; /* listener */
+	struct watch tcp[ADDR_LISTEN_MAX]; /* listeners, of one port */
+	unsigned tcps;
+	struct sockaddr_storage listen[ADDR_LISTEN_MAX]; /* where they listen; none: everywhere */
+	unsigned listens;
 	uint16_t tcp_port;
 	struct wire_addr addr; /* own: ep and epoch 0 */
 	struct chan *chans;

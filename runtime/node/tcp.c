@@ -567,54 +567,78 @@ uint16_t tcp_port(const struct node *n, unsigned nth)
 	return (uint16_t)(lo + (n->o.job % span + n->o.restart % span * 257 + nth) % span);
 }
 
-/* A socket that listens on the port, 0: any; or -errno. */
-static int listen_on(struct node *n, uint16_t port)
+/* A socket that listens at the address (NULL: everywhere) on the port, 0: any; or -errno. */
+static int listen_at(struct node *n, const struct sockaddr_storage *at, uint16_t port)
 {
-	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any,
-		.sin6_port = htons(port)};
-	struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-	struct sockaddr *sa = (struct sockaddr *)&a6;
-	socklen_t len = sizeof(a6);
-	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), zero = 0, one = 1, err;
+	struct sockaddr_storage a = {.ss_family = AF_INET6}; /* its address is in6addr_any */
+	socklen_t len = sizeof(a);
+	int fd, zero = 0, one = 1, err;
 
-	if (fd >= 0) {
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-	} else {
+	if (at)
+		a = *at;
+	fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0 && !at) { /* a host without IPv6 */
+		a.ss_family = AF_INET;
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-		sa = (struct sockaddr *)&a4;
-		len = sizeof(a4);
 	}
 	if (fd < 0)
 		return -errno;
+	if (a.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, at ? &one : &zero, sizeof(one));
 	/* connections of a daemon that ended must not keep its port from the next */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, sa, len) || listen(fd, LISTEN_BACKLOG) || getsockname(fd, sa, &len)) {
+	tcp_set_port(&a, port);
+	if (bind(fd, (struct sockaddr *)&a, len) || listen(fd, LISTEN_BACKLOG) ||
+		getsockname(fd, (struct sockaddr *)&a, &len)) {
 		err = -errno;
 		close(fd);
 		return err;
 	}
-	n->tcp_port = ntohs(sa->sa_family == AF_INET6 ? a6.sin6_port : a4.sin_port);
+	/* of both families at the same place */
+	n->tcp_port = ntohs(((struct sockaddr_in *)&a)->sin_port);
 	return fd;
+}
+
+static void listen_end(struct node *n)
+{
+	while (n->tcps)
+		node_unwatch(n, &n->tcp[--n->tcps]);
+}
+
+/* Everywhere, or at each of n->listen: the same port, or none. 0 or -errno. */
+static int listen_on(struct node *n, uint16_t port)
+{
+	unsigned i = 0;
+
+	do {
+		int fd = listen_at(n, n->listens ? &n->listen[i] : NULL, i ? n->tcp_port : port);
+
+		if (fd < 0) {
+			listen_end(n);
+			return fd;
+		}
+		n->tcp[n->tcps] = (struct watch){.fd = fd, .ready = accept_ready};
+		node_watch(n, &n->tcp[n->tcps++], EPOLLIN);
+	} while (++i < n->listens);
+	return 0;
 }
 
 int tcp_listen(struct node *n, char *why)
 {
 	bool any = !n->cfg.control_port_min;
 	unsigned tries = any ? TCP_PORTS : n->cfg.control_port_max - n->cfg.control_port_min + 1u;
-	int fd = -EADDRINUSE;
+	int err = -EADDRINUSE;
 
-	for (unsigned i = 0; fd < 0 && i < tries; i++)
-		fd = listen_on(n, tcp_port(n, i));
-	if (fd < 0 && any)
-		fd = listen_on(n, 0);
-	if (fd < 0) {
+	for (unsigned i = 0; err && i < tries; i++)
+		err = listen_on(n, tcp_port(n, i));
+	if (err && any)
+		err = listen_on(n, 0);
+	if (err)
 		snprintf(why, SHM_SENTENCE, "no free TCP port in control_port %d-%d: %s",
-			n->cfg.control_port_min, n->cfg.control_port_max, strerror(-fd));
-		return fd;
-	}
-	n->tcp.fd = fd;
-	n->tcp.ready = accept_ready;
-	return node_watch(n, &n->tcp, EPOLLIN);
+			n->cfg.control_port_min, n->cfg.control_port_max, strerror(-err));
+	n->addr.ctrl_port = n->tcp_port;
+	wire_addr_seal(&n->addr);
+	return err;
 }
 
 void tcp_connect(struct link *l)
@@ -692,7 +716,8 @@ void tcp_tick(struct node *n)
 			next = n->unauth; /* the list may have changed */
 		}
 	}
-	node_rewatch(n, &n->tcp, EPOLLIN);
+	for (unsigned i = 0; i < n->tcps; i++)
+		node_rewatch(n, &n->tcp[i], EPOLLIN);
 }
 
 void tcp_close_all(struct node *n)
@@ -706,5 +731,5 @@ void tcp_close_all(struct node *n)
 	}
 	for (struct link *l = n->links; l; l = l->next)
 		tcp_drop(l);
-	node_unwatch(n, &n->tcp);
+	listen_end(n);
 }
