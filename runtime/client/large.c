@@ -97,7 +97,8 @@ static bool local_reg(struct cl_op *op, struct cl_reg *reg)
 static int get(struct cl_op *op)
 {
 	rcs_ep *ep = op->ep;
-	struct wire_rec r = {.type = WIRE_REC_GET, .len = sizeof(struct wire_get), .op = cl_op_id(op)};
+	struct wire_rec r = {.type = WIRE_REC_GET, .len = sizeof(struct wire_get), .op = cl_op_id(op),
+		.tag = op->remote};
 	struct wire_get g = {.key = op->rts.key, .raddr = op->rts.addr, .len = op->end};
 	struct cl_reg reg;
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "node/access.h"
+#include "node/mem.h"
 #include "rcshare.h"
 
 #define BURST 32 /* records taken from one channel before the next one has its turn */
@@ -196,6 +197,9 @@ void chan_reap(struct node *n)
 			continue;
 		}
 		*p = c->next;
+		/* what still names it; a request of it that goes on does so without it */
+		rma_chan_gone(n, c);
+		key_chan_gone(n, c);
 		access_chan_gone(n, c);
 		HASH_ITER(hh, c->gone, g, tmp) {
 			HASH_DEL(c->gone, g);
@@ -204,7 +208,7 @@ void chan_reap(struct node *n)
 		if (c->kind == CHAN_RANK) {
 			node_unwatch(n, &c->bell);
 			close(c->rank_bell);
-			munmap(c->shm, c->size);
+			mem_unmap(n, c->shm, c->size);
 			close(c->memfd);
 		}
 		free(c->held);
@@ -252,8 +256,15 @@ static void peer_named(struct node *n, const struct wire_addr *a)
 		link_learn(l, a);
 }
 
+/* Of a rank that is gone only what it sent to others still counts: it waits for nothing. */
+static bool is_for_itself(uint16_t type)
+{
+	return type == WIRE_REC_GET || type == WIRE_REC_RMA;
+}
+
 static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint8_t *payload)
 {
+	struct announced_key over;
 	struct wire_rts rts;
 	struct wire_addr addr;
 	struct wire_get get;
@@ -263,18 +274,23 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 	r->src_epoch = c->epoch;
 	if (r->dst_node >= n->o.nodes)
 		return -EPROTO;
+	if (c->closing && is_for_itself(r->type))
+		return 0;
 	switch (r->type) {
+	case WIRE_REC_FIN:
+		over = (struct announced_key){r->dst_node, r->dst_ep, r->dst_epoch, r->op};
+		key_message_over(n, c, &over);
+		return route(n, r, payload);
 	case WIRE_REC_MSG:
 	case WIRE_REC_PUSH:
 	case WIRE_REC_CTS:
-	case WIRE_REC_FIN:
 	case WIRE_REC_CREDIT:
 	case WIRE_REC_CANCEL:
 	case WIRE_REC_RATOM:
 		return route(n, r, payload);
 	case WIRE_REC_RTS:
 		memcpy(&rts, payload, sizeof(rts));
-		region_fill_rts(n, c, &rts, r->arg);
+		region_fill_rts(n, c, r, &rts);
 		return route(n, r, &rts);
 	case WIRE_REC_GET:
 		memcpy(&get, payload, sizeof(get));
@@ -321,6 +337,8 @@ bool chan_poll(struct node *n, struct chan *c)
 			chan_close(n, c, "its channel was overwritten");
 			return true;
 		}
+		if (c->broken) /* its receive ring had no room for an answer */
+			return true;
 		shm_ring_consume(&c->tx, &r);
 		c->msgs_out++;
 		did = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Keys of regions, between daemons. Users hold (owner, region, generation); what a NIC wants, one rkey a
- * rail, a daemon asks the owner's for at first use (KEY_ASK, KEY) and remembers: the import. The owner
- * remembers who asked: the importers.
+ * Keys of regions, between daemons; core/key.h is the machine. Users hold (owner, region, generation); what
+ * a NIC wants, one rkey a rail, a daemon asks the owner's for at first use (KEY_ASK, KEY) and remembers: the
+ * import. The owner remembers who asked: the importers.
  *
  * Before a region is deregistered its importers are told (REVOKE) and answer (REVOKED) when nothing of
  * theirs is outstanding on it: devices give the same rkey to the next region, and a late put would land
@@ -12,8 +12,9 @@
  * lane may be there before the new keys are: so a key names the device it was made on, the handshake of
  * a lane names the device it leads to, and only where they agree the key is used.
  *
- * What an RTS announces is an import too, but needs no such care: the message is over before its region
- * goes.
+ * What an RTS announces is kept apart, one entry a message, with the channel that it came to: its address
+ * is the message's, not the region's. A rank that lives closes the region when the message is over; what a dead
+ * one leaves is revoked like a key.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,12 @@
 #include "node/node.h"
 #include "rcshare.h"
 
-#define IMPORTS_MAX 8192u
-#define REVOKE_NS   1000000000ull
-#define IMPORTER_DOWN 0x80000000u /* its rails were taken down */
+#define IMPORTS_MAX   8192u
+#define IMPORTS_LOOK  16u   /* of the oldest: is one unused? */
+#define ANNOUNCED_MAX 4096u /* of a channel; what is forgotten is pushed */
+#define REVOKE_NS     1000000000ull
 
-struct import *key_find(struct node *n, uint32_t node, uint32_t ep, struct wire_key k)
+static struct import *import_find(struct node *n, uint32_t node, uint32_t ep, struct wire_key k)
 {
 	struct import_key key = {node, k.region, k.gen, ep};
 	struct import *im;
@@ -34,18 +36,33 @@ struct import *key_find(struct node *n, uint32_t node, uint32_t ep, struct wire_
 	return im;
 }
 
-static struct import *import_new(struct node *n, uint32_t node, uint32_t ep, struct wire_key k)
+static void import_forget(struct node *n, struct import *im)
 {
-	struct import *im = NULL, *tmp;
+	HASH_DEL(n->imports, im);
+	free(im);
+}
 
+static bool import_idle(const struct import *im)
+{
+	return !im->m.uses && !im->announced;
+}
+
+static struct import *import_get(struct node *n, uint32_t node, uint32_t ep, struct wire_key k)
+{
+	struct import *im = import_find(n, node, ep, k), *tmp;
+	uint32_t looked = 0;
+
+	if (im)
+		return im;
 	/* The oldest that nobody uses goes; whoever still wants it asks again. */
 	if (HASH_COUNT(n->imports) >= IMPORTS_MAX)
-		HASH_ITER(hh, n->imports, im, tmp)
-			if (!im->uses) {
-				HASH_DEL(n->imports, im);
-				free(im);
-				break;
-			}
+		HASH_ITER(hh, n->imports, im, tmp) {
+			if (import_idle(im))
+				import_forget(n, im);
+			else if (++looked < IMPORTS_LOOK)
+				continue;
+			break;
+		}
 	im = calloc(1, sizeof(*im));
 	if (!im)
 		return NULL;
@@ -59,83 +76,125 @@ static struct wire_key key_of(const struct import *im)
 	return (struct wire_key){im->key.region, im->key.gen};
 }
 
-void key_ask(struct link *l, struct import *im)
+static void ask(struct link *l, const struct import *im)
 {
 	struct wire_rec r = {.type = WIRE_REC_KEY_ASK, .src_node = (uint16_t)l->n->o.self,
 		.src_ep = NODE_EP_DAEMON, .dst_node = (uint16_t)l->peer, .dst_ep = (uint16_t)im->key.ep,
 		.dst_epoch = im->epoch, .data = wire_key_pack(key_of(im))};
 
-	im->state = IMPORT_ASKED;
 	link_answer(l, &r, "");
+}
+
+void key_check(struct link *l, struct import *im)
+{
+	if (core_import_check(&im->m))
+		ask(l, im);
 }
 
 struct import *key_import(struct link *l, uint32_t ep, uint32_t epoch, struct wire_key k)
 {
-	struct import *im = key_find(l->n, l->peer, ep, k);
+	struct import *im = import_get(l->n, l->peer, ep, k);
 
-	if (im && im->state != IMPORT_BAD)
-		return im;
-	if (!im)
-		im = import_new(l->n, l->peer, ep, k);
-	if (im) {
+	if (im && core_import_use(&im->m)) {
 		im->epoch = epoch;
-		key_ask(l, im);
+		ask(l, im);
 	}
 	return im;
 }
 
-static void tell_revoked(struct node *n, const struct import *im)
+static void tell_revoked(struct node *n, const struct import_key *k)
 {
 	struct wire_rec r = {.type = WIRE_REC_REVOKED, .src_node = (uint16_t)n->o.self,
-		.src_ep = NODE_EP_DAEMON, .dst_node = (uint16_t)im->key.node,
-		.dst_ep = (uint16_t)im->key.ep, .data = wire_key_pack(key_of(im))};
-	struct link *l = link_get(n, im->key.node);
+		.src_ep = NODE_EP_DAEMON, .dst_node = (uint16_t)k->node, .dst_ep = (uint16_t)k->ep,
+		.data = wire_key_pack((struct wire_key){k->region, k->gen})};
+	struct link *l = link_get(n, k->node);
 
 	if (l)
 		link_answer(l, &r, "");
 }
 
+/* What is known only of messages is of no use to the next one. */
+static void import_left(struct node *n, struct import *im)
+{
+	if (import_idle(im) && (im->m.revoked || im->m.state == CORE_IMPORT_NEW))
+		import_forget(n, im);
+}
+
 void key_unuse(struct node *n, struct import *im)
 {
-	if (--im->uses || !im->revoked)
-		return;
-	tell_revoked(n, im);
-	HASH_DEL(n->imports, im);
-	free(im);
+	if (core_import_unuse(&im->m))
+		tell_revoked(n, &im->key);
+	import_left(n, im);
+}
+
+/* --- announced messages ------------------------------------------------------------------------------ */
+
+static void announced_end(struct node *n, struct chan *c, struct announced *a)
+{
+	HASH_DEL(c->announced, a);
+	a->im->announced--;
+	import_left(n, a->im);
+	free(a);
+}
+
+static struct announced *announced_find(struct chan *c, const struct announced_key *k)
+{
+	struct announced *a;
+
+	HASH_FIND(hh, c->announced, k, sizeof(*k), a);
+	return a;
 }
 
 void key_rts(struct node *n, const struct wire_rec *r, const struct wire_rts *rts)
 {
+	struct chan *c = chan_find(n, r->dst_ep, r->dst_epoch);
+	struct announced_key k = {r->src_node, r->src_ep, r->src_epoch, r->op};
+	struct announced *a;
 	struct import *im;
 
-	if (!rts->key.region || !rts->rail_ok)
+	if (!c || !rts->key.region || !rts->rail_ok)
 		return;
-	im = key_find(n, r->src_node, r->src_ep, rts->key);
-	if (!im) {
-		im = import_new(n, r->src_node, r->src_ep, rts->key);
-		if (!im)
-			return;
-		im->epoch = r->src_epoch;
-		im->addr = rts->addr;
-		im->len = r->arg;
-	}
-	if (im->revoked)
+	key_message_over(n, c, &k);
+	if (HASH_COUNT(c->announced) >= ANNOUNCED_MAX)
+		announced_end(n, c, c->announced); /* the oldest */
+	im = import_get(n, r->src_node, r->src_ep, rts->key);
+	a = im ? calloc(1, sizeof(*a)) : NULL;
+	if (!a)
 		return;
-	if (im->state != IMPORT_GOOD) {
-		im->state = IMPORT_GOOD;
-		im->addr = rts->addr;
-		im->len = r->arg;
-	}
-	/* one region may be announced again and again, piece by piece */
-	if (rts->addr < im->addr) {
-		im->len += im->addr - rts->addr;
-		im->addr = rts->addr;
-	}
-	if (rts->addr + r->arg > im->addr + im->len)
-		im->len = rts->addr + r->arg - im->addr;
-	im->ok = rts->rail_ok;
-	memcpy(im->rkey, rts->rkey, sizeof(im->rkey));
-	memcpy(im->device, rts->device, sizeof(im->device));
+	im->announced++;
+	a->key = k;
+	a->im = im;
+	a->info = (struct wire_key_info){.addr = rts->addr, .len = r->arg, .rail_ok = rts->rail_ok};
+	memcpy(a->info.rkey, rts->rkey, sizeof(a->info.rkey));
+	memcpy(a->info.device, rts->device, sizeof(a->info.device));
+	HASH_ADD(hh, c->announced, key, sizeof(a->key), a);
+}
+
+struct import *key_message(struct node *n, struct chan *c, const struct announced_key *k,
+	struct wire_key_info *info)
+{
+	struct announced *a = announced_find(c, k);
+	struct import *im = a && core_import_message(&a->im->m) ? a->im : NULL;
+
+	if (im)
+		*info = a->info;
+	if (a)
+		announced_end(n, c, a);
+	return im;
+}
+
+void key_message_over(struct node *n, struct chan *c, const struct announced_key *k)
+{
+	struct announced *a = announced_find(c, k);
+
+	if (a)
+		announced_end(n, c, a);
+}
+
+void key_chan_gone(struct node *n, struct chan *c)
+{
+	while (c->announced)
+		announced_end(n, c, c->announced);
 }
 
 /* --- the owner's side -------------------------------------------------------------------------------- */
@@ -161,19 +220,19 @@ static void tell_key(struct node *n, uint32_t node, uint16_t ep, uint32_t epoch,
 		link_answer(l, &r, &info);
 }
 
-static bool importer_add(struct region *g, uint32_t node)
+bool key_importer(struct region *g, uint32_t node, bool key)
 {
-	uint32_t *p;
+	uint32_t room = g->x.room ? 2 * g->x.room : 2;
+	struct core_importer *p;
 
-	for (uint32_t i = 0; i < g->importers_n; i++)
-		if (g->importers[i] == node)
-			return true;
-	p = realloc(g->importers, (g->importers_n + 1) * sizeof(*p));
+	if (core_export_add(&g->x, node, key))
+		return true;
+	p = realloc(g->x.list, room * sizeof(*p));
 	if (!p)
 		return false;
-	g->importers = p;
-	p[g->importers_n++] = node;
-	return true;
+	g->x.list = p;
+	g->x.room = room;
+	return core_export_add(&g->x, node, key);
 }
 
 static void asked(struct node *n, const struct wire_rec *r)
@@ -181,30 +240,31 @@ static void asked(struct node *n, const struct wire_rec *r)
 	struct chan *c = chan_find(n, r->dst_ep, r->dst_epoch);
 	struct region *g = c ? region_find(n, c, wire_key_unpack(r->data)) : NULL;
 
-	if (g && !importer_add(g, r->src_node))
+	if (g && !key_importer(g, r->src_node, true))
 		g = NULL;
 	tell_key(n, r->src_node, r->dst_ep, r->dst_epoch, r->data, g);
 }
 
-void key_announce(struct node *n, struct region *g, uint32_t region)
+static uint64_t packed(const struct region *g)
 {
-	uint64_t key = wire_key_pack((struct wire_key){region, g->gen});
-
-	for (uint32_t i = 0; i < g->importers_n; i++)
-		if (!(g->importers[i] & IMPORTER_DOWN))
-			tell_key(n, g->importers[i], g->owner->slot, g->owner->epoch, key, g);
+	return wire_key_pack((struct wire_key){g->id, g->gen});
 }
 
-void key_revoke(struct node *n, struct region *g, uint32_t region)
+void key_announce(struct node *n, struct region *g)
 {
-	g->revoking = true;
-	g->revoke_until = n->now + REVOKE_NS;
-	for (uint32_t i = 0; i < g->importers_n; i++) {
-		struct link *l = g->importers[i] & IMPORTER_DOWN ? NULL : link_get(n, g->importers[i]);
+	for (uint32_t i = 0; i < g->x.n; i++)
+		if (g->x.list[i].key && !g->x.list[i].down)
+			tell_key(n, g->x.list[i].node, g->ep, g->owner->epoch, packed(g), g);
+}
+
+void key_revoke(struct node *n, struct region *g)
+{
+	core_export_revoke(&g->x, n->now + REVOKE_NS);
+	for (uint32_t i = 0; i < g->x.n; i++) {
+		struct link *l = g->x.list[i].down ? NULL : link_get(n, g->x.list[i].node);
 		struct wire_rec r = {.type = WIRE_REC_REVOKE, .src_node = (uint16_t)n->o.self,
-			.src_ep = g->owner->slot, .dst_node = (uint16_t)g->importers[i],
-			.dst_ep = NODE_EP_DAEMON,
-			.data = wire_key_pack((struct wire_key){region, g->gen})};
+			.src_ep = g->ep, .dst_node = (uint16_t)g->x.list[i].node,
+			.dst_ep = NODE_EP_DAEMON, .data = packed(g)};
 
 		if (l)
 			link_answer(l, &r, "");
@@ -241,55 +301,56 @@ static void revoked(struct node *n, const struct wire_rec *r)
 {
 	struct wire_key k = wire_key_unpack(r->data);
 	struct region *g = k.region && k.region <= n->regions_n ? n->regions[k.region - 1] : NULL;
+	bool was_down;
 
-	if (!g || !g->revoking || g->gen != k.gen)
+	if (!g || !g->used || g->gen != k.gen || !core_export_answered(&g->x, r->src_node, &was_down))
 		return;
-	for (uint32_t i = 0; i < g->importers_n; i++) {
-		if ((g->importers[i] & ~IMPORTER_DOWN) != r->src_node)
-			continue;
-		if (g->importers[i] & IMPORTER_DOWN)
-			rails_up(n, n->link[r->src_node]);
-		g->importers[i] = g->importers[--g->importers_n];
-		break;
-	}
-	if (!g->importers_n)
+	if (was_down)
+		rails_up(n, n->link[r->src_node]);
+	if (!g->x.n)
 		region_destroy(n, g);
 }
 
 /* Its lanes are being fenced for ever: that is as good as its word. */
 void key_node_lost(struct node *n, uint32_t node)
 {
-	for (uint32_t k = 0; k < n->regions_n; k++) {
-		struct region *g = n->regions[k];
+	for (uint32_t k = 0; k < n->regions_n; k++)
+		if (n->regions[k]->used)
+			core_export_lost(&n->regions[k]->x, node);
+}
 
-		for (uint32_t i = 0; g->used && i < g->importers_n; i++)
-			if ((g->importers[i] & ~IMPORTER_DOWN) == node) {
-				g->importers[i] |= IMPORTER_DOWN;
-				g->revoke_until = n->now;
-			}
+/* The lanes of who is lost are stopped: no word will come any more, and none is needed. */
+static void forget_lost(struct node *n, struct core_export *x)
+{
+	for (uint32_t i = x->n; i--;) {
+		const struct link *l = n->link[x->list[i].node];
+
+		if (l->lost && rails_dead(n, l))
+			x->list[i] = x->list[--x->n];
 	}
 }
 
 /* Importers that do not answer: their rails are fenced, and then the memory is free. */
+static void wait_no_longer(struct node *n, struct region *g)
+{
+	const struct core_importer *late;
+	bool dead = true;
+
+	while ((late = core_export_late(&g->x, n->now)))
+		rails_down(n, n->link[late->node]);
+	forget_lost(n, &g->x);
+	for (uint32_t i = 0; i < g->x.n; i++)
+		dead &= g->x.list[i].down && rails_dead(n, n->link[g->x.list[i].node]);
+	if (dead)
+		region_destroy(n, g);
+}
+
 void key_tick(struct node *n)
 {
-	for (uint32_t k = 0; k < n->regions_n; k++) {
-		struct region *g = n->regions[k];
-		bool dead = true;
-
-		if (!g->used || !g->revoking || n->now < g->revoke_until)
-			continue;
-		for (uint32_t i = 0; i < g->importers_n; i++) {
-			struct link *l = n->link[g->importers[i] & ~IMPORTER_DOWN];
-
-			if (!(g->importers[i] & IMPORTER_DOWN)) {
-				g->importers[i] |= IMPORTER_DOWN;
-				rails_down(n, l);
-			}
-			dead &= rails_dead(n, l);
-		}
-		if (dead)
-			region_destroy(n, g);
+	for (struct region *g = n->lingering, *next; g; g = next) {
+		next = g->next;
+		if (g->x.revoking)
+			wait_no_longer(n, g);
 	}
 }
 
@@ -297,33 +358,26 @@ void key_tick(struct node *n)
 
 static void learned(struct node *n, const struct wire_rec *r, const struct wire_key_info *info)
 {
-	struct import *im = key_find(n, r->src_node, r->src_ep, wire_key_unpack(r->data));
+	struct import *im = import_find(n, r->src_node, r->src_ep, wire_key_unpack(r->data));
 
-	if (!im || im->revoked)
+	if (!im || !core_import_learned(&im->m, (int64_t)r->arg == RCS_OK))
 		return;
-	im->state = (int64_t)r->arg == RCS_OK ? IMPORT_GOOD : IMPORT_BAD;
-	im->addr = info->addr;
-	im->len = info->len;
-	im->ok = info->rail_ok;
-	memcpy(im->rkey, info->rkey, sizeof(im->rkey));
-	memcpy(im->device, info->device, sizeof(im->device));
+	im->info = *info;
 	link_dirty(n->link[r->src_node]);
 }
 
 static void revoke(struct node *n, const struct wire_rec *r)
 {
-	struct import none = {.key = {r->src_node, (uint32_t)r->data, (uint32_t)(r->data >> 32), r->src_ep}};
-	struct import *im = key_find(n, r->src_node, r->src_ep, wire_key_unpack(r->data));
+	struct wire_key k = wire_key_unpack(r->data);
+	struct import_key key = {r->src_node, k.region, k.gen, r->src_ep};
+	struct import *im = import_find(n, r->src_node, r->src_ep, k);
 
-	if (!im) {
-		tell_revoked(n, &none);
+	if (!im || core_import_revoke(&im->m))
+		tell_revoked(n, &key);
+	if (!im)
 		return;
-	}
-	im->state = IMPORT_BAD;
-	im->revoked = true;
 	/* the requests that name it end now, each when nothing of it is outstanding */
-	im->uses++;
-	key_unuse(n, im);
+	import_left(n, im);
 	link_dirty(n->link[r->src_node]);
 }
 

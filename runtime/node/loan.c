@@ -108,6 +108,7 @@ void loan_lend(struct node *n, struct chan *c, const struct shm_lend *l)
 	out.ndev = n->rails ? verbs_lend(n->vb, fds, out.pd_handle, out.driver) : 0;
 	/* A rail that is not there now is skipped; the fds of the others come in order. */
 	for (unsigned i = 0; i < out.ndev; i++) {
+		c->loan.epoch[i] = fds[i] >= 0 ? verbs_rail_epoch(n->vb, i) : 0;
 		if (fds[i] >= 0)
 			send_fds[nfds++] = fds[i];
 		else
@@ -128,7 +129,8 @@ static bool loan_takes(struct node *n, const struct region *g, unsigned rail, ui
 	for (uint32_t i = 0; i < n->regions_n; i++) {
 		const struct region *r = n->regions[i];
 
-		if (r->used && r != g && r->ok & 1u << rail && r->mr_handle[rail] == handle)
+		/* the handle of one that a thread unregisters may be given out again already */
+		if (r->used && r != g && !r->leaving && r->ok & 1u << rail && r->mr_handle[rail] == handle)
 			return false;
 	}
 	return !verbs_mr_is_own(n->vb, rail, handle);
@@ -151,7 +153,7 @@ void loan_reg(struct node *n, struct chan *c, const struct shm_reg *r)
 	for (unsigned i = 0; i < n->rails && i < made.ndev; i++)
 		if (made.ok & 1u << i && !loan_takes(n, g, i, made.mr_handle[i]))
 			made.ok &= ~(1u << i);
-	region_registered(n, g, &made);
+	region_registered(n, g, &made, c->loan.epoch);
 	c->loan.state = LOAN_NONE;
 	loan_sweep(n);
 	ctl_reply(c, SHM_MSG_REG, 0, "");

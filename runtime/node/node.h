@@ -23,6 +23,7 @@
 #include <uthash.h>
 
 #include "config/config.h"
+#include "core/key.h"
 #include "core/link.h"
 #include "core/rma.h"
 #include "node/addr.h"
@@ -74,36 +75,44 @@ struct node_opts {
 };
 
 struct region {
-	uint32_t gen;
-	bool used, linger; /* linger: owner is gone, peers may still read */
-	struct chan *owner;
+	uint32_t id, gen; /* its key */
+	bool used;
+	bool linger; /* its owner is gone or gives it up: nobody finds it any more, some may still be at it */
+	bool answer; /* the owner waits for the end (SHM_MSG_DEREG) */
+	bool leaving; /* a thread unregisters it */
+	struct chan *owner;   /* NULL: gone */
+	uint16_t ep;	      /* ... of that endpoint, also then */
 	uint64_t addr, len;
 	uint32_t ok; /* bit r */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
-	uint32_t epoch[WIRE_RAILS_MAX]; /* verbs_rail_epoch when registered */
+	uint32_t epoch[WIRE_RAILS_MAX]; /* verbs_rail_epoch of the loan it was registered with */
 	uint32_t uses;			/* local puts and gets under way */
 	uint64_t linger_until;
 	void *map; /* ours, of SHM_MSG_ALLOC; NULL: none */
-	uint32_t *importers; /* nodes that asked for its keys */
-	uint32_t importers_n;
-	bool revoking;	/* waits for their word, then goes */
-	bool answer;	/* owner waits for that (SHM_MSG_DEREG) */
-	uint64_t revoke_until; /* then their lanes are fenced instead */
+	struct core_export x; /* who knows its rkeys */
+	struct region *prev, *next; /* those that linger; else next: a free id */
 };
 
-/* A remote key: seen in an RTS, or asked for. */
-enum import_state { IMPORT_ASKED, IMPORT_GOOD, IMPORT_BAD };
+/* A key of another node. Requests and announced messages hold it. */
 struct import {
 	struct import_key {
 		uint32_t node, region, gen, ep;
 	} key;
-	enum import_state state;
+	struct core_import m;
 	uint32_t epoch; /* of the owner */
-	uint64_t addr, len;
-	uint32_t ok, rkey[WIRE_RAILS_MAX];
-	uint8_t device[WIRE_RAILS_MAX]; /* where rkey is good */
-	uint32_t uses; /* requests that name it */
-	bool revoked;  /* answered when the last use ends */
+	uint32_t announced;
+	struct wire_key_info info; /* good: of the whole region */
+	UT_hash_handle hh;
+};
+
+/* A message that was announced to a channel (RTS), until its receiver fetches it or has it otherwise. */
+struct announced {
+	struct announced_key {
+		uint32_t node, ep;
+		uint64_t epoch, op;
+	} key;
+	struct import *im;
+	struct wire_key_info info; /* of the message alone */
 	UT_hash_handle hh;
 };
 
@@ -143,11 +152,14 @@ struct chan {
 	struct access *accesses;
 	uint32_t access_id, access_out; /* out: in rx, or answered next; 0: none */
 	struct gone *gone;
+	struct announced *announced;
+	struct rma *rmas; /* its requests under way: none is left when it is freed */
 	struct {
 		enum { LOAN_NONE, LOAN_OPEN, LOAN_VOID } state;
 		bool made; /* the region is new */
 		uint64_t until;
 		struct wire_key key;
+		uint32_t epoch[WIRE_RAILS_MAX]; /* verbs_rail_epoch of what was lent, 0: was not */
 	} loan; /* of the uverbs fds (loan.c) */
 	struct {
 		uint32_t task, local; /* of the step; of this node, once placed */
@@ -241,8 +253,9 @@ struct node {
 	struct tcp_conn *unauth; /* connections that have not proven the token yet */
 	struct admit admit;	 /* ... of them those that others have made */
 	uint64_t refused;	 /* connections at the control port */
-	struct region **regions;
+	struct region **regions; /* by id - 1 */
 	uint32_t regions_n;
+	struct region *regions_free, *lingering;
 	struct import *imports;
 	struct member *members;
 	uint64_t member_at; /* links were looked at then */
@@ -259,6 +272,7 @@ struct node {
 	uint64_t failovers, replayed, blackout_max;
 	uint64_t started_at, tick_at;
 	struct works *works; /* jobs off this loop; main.c turns and ends it */
+	struct work_queue *mem; /* mem.h */
 	bool work; /* something happened in this turn */
 	struct {
 		uint64_t began, mark, most;	/* of this turn; most and did: its longest part */
@@ -357,11 +371,15 @@ void tcp_close_all(struct node *n);
 /* region.c */
 struct region *region_find(struct node *n, const struct chan *owner, struct wire_key k);
 int region_new(struct node *n, struct chan *c, uint64_t addr, uint64_t len, struct wire_key *k);
-void region_registered(struct node *n, struct region *r, const struct shm_reg *reg);
+/* lent: verbs_rail_epoch of the devices that it was registered with, 0 where none was lent. */
+void region_registered(struct node *n, struct region *r, const struct shm_reg *reg,
+	const uint32_t lent[WIRE_RAILS_MAX]);
+void region_unuse(struct node *n, struct region *r);
 void region_drop(struct node *n, struct region *r);
 void region_drop_all(struct node *n, struct chan *c);
 void region_sweep(struct node *n);
-void region_fill_rts(struct node *n, struct chan *c, struct wire_rts *rts, uint64_t len);
+/* rec: the RTS, with its destination and length. */
+void region_fill_rts(struct node *n, struct chan *c, const struct wire_rec *rec, struct wire_rts *rts);
 /* The device that each of its rkeys is of: verbs_rail_epoch, its low byte. */
 void region_devices(const struct region *r, uint8_t device[WIRE_RAILS_MAX]);
 void region_tick(struct node *n);
@@ -372,15 +390,23 @@ int region_alloc(struct node *n, struct chan *c, uint64_t len, struct wire_key *
 int region_covers(const struct region *r, uint64_t addr, uint64_t len);
 
 /* key.c: what nodes know of each other's regions */
-struct import *key_find(struct node *n, uint32_t node, uint32_t ep, struct wire_key k);
-/* The import, asked for if it is not known; NULL: no memory. */
+/* The import, with one use more, asked for if it is not known; NULL: no memory. */
 struct import *key_import(struct link *l, uint32_t ep, uint32_t epoch, struct wire_key k);
-void key_ask(struct link *l, struct import *im); /* (again) */
+void key_check(struct link *l, struct import *im); /* asks again, before something runs again */
 void key_unuse(struct node *n, struct import *im);
 void key_rts(struct node *n, const struct wire_rec *r, const struct wire_rts *rts);
+/*
+ * c fetches the message that (node, ep, epoch) announced as op: its import, with one use more, and where it is
+ * in *info. NULL: nothing was announced, or its region is being closed. It can be had once.
+ */
+struct import *key_message(struct node *n, struct chan *c, const struct announced_key *k,
+	struct wire_key_info *info);
+void key_message_over(struct node *n, struct chan *c, const struct announced_key *k);
+void key_chan_gone(struct node *n, struct chan *c);
 void key_receive(struct node *n, const struct wire_rec *r, const void *payload);
-void key_announce(struct node *n, struct region *r, uint32_t region); /* rails changed */
-void key_revoke(struct node *n, struct region *r, uint32_t region);   /* and then region_destroy */
+bool key_importer(struct region *r, uint32_t node, bool key); /* it is told rkeys; false: no memory */
+void key_announce(struct node *n, struct region *r); /* rails changed */
+void key_revoke(struct node *n, struct region *r);   /* and then region_destroy */
 void key_tick(struct node *n);
 void key_node_lost(struct node *n, uint32_t node);
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "rcshare.h"
 
@@ -34,8 +35,10 @@ static void tell(struct node *n, const struct rma *r)
 
 static void release(struct node *n, struct rma *r)
 {
+	if (r->c)
+		DL_DELETE2(r->c->rmas, r, cprev, cnext);
 	if (r->local)
-		r->local->uses--;
+		region_unuse(n, r->local);
 	if (r->im)
 		key_unuse(n, r->im);
 	free(r->copy);
@@ -44,11 +47,7 @@ static void release(struct node *n, struct rma *r)
 
 static void finish(struct node *n, struct rma **list, struct rma *r)
 {
-	while (*list != r)
-		list = &(*list)->next;
-	*list = r->next;
-	if (!r->c && !r->status)
-		r->status = RCS_ERR_PEER_GONE;
+	DL_DELETE(*list, r);
 	if (r->c)
 		tell(n, r);
 	release(n, r);
@@ -85,7 +84,6 @@ static bool find_local(struct node *n, struct rma *r, uint32_t region, uint32_t 
 static void enlist(struct node *n, struct rma *r)
 {
 	struct link *l = r->node == n->o.self ? NULL : link_get(n, r->node);
-	struct rma **tail = l ? &l->rmas : &n->local_rmas;
 
 	if (!l && r->node != n->o.self) {
 		fail(n, r, RCS_ERR_NOMEM);
@@ -95,54 +93,68 @@ static void enlist(struct node *n, struct rma *r)
 		fail(n, r, RCS_ERR_NODE_LOST);
 		return;
 	}
-	if (l && r->local && region_rails(n, r->local) && !r->im) {
+	if (l && r->local && region_rails(n, r->local) && !r->im)
 		r->im = key_import(l, r->ep, r->epoch, r->key);
-		if (r->im)
-			r->im->uses++;
-	}
-	while (*tail)
-		tail = &(*tail)->next;
-	*tail = r;
+	if (l)
+		DL_APPEND(l->rmas, r);
+	else
+		DL_APPEND(n->local_rmas, r);
 	n->work = true;
 	if (l)
 		link_dirty(l);
 }
 
+/* A copy of *now, among the requests of its channel; NULL: no memory. */
+static struct rma *request(const struct rma *now)
+{
+	struct rma *r = malloc(sizeof(*r));
+
+	if (r) {
+		*r = *now;
+		DL_APPEND2(r->c->rmas, r, cprev, cnext);
+	}
+	return r;
+}
+
+static bool covers(const struct wire_key_info *at, uint64_t addr, uint64_t len)
+{
+	return addr >= at->addr && len <= at->len && addr - at->addr <= at->len - len;
+}
+
 void rma_get_large(struct node *n, struct chan *c, const struct wire_rec *rec,
 	const struct wire_get *g)
 {
-	struct rma *r = calloc(1, sizeof(*r));
-	struct import *im = key_find(n, rec->dst_node, rec->dst_ep, g->key);
+	struct announced_key k = {rec->dst_node, rec->dst_ep, rec->dst_epoch, rec->tag};
 	struct rma now = {.c = c, .op = rec->op, .large = true, .get = true, .node = rec->dst_node,
 		.ep = rec->dst_ep, .epoch = rec->dst_epoch, .key = g->key, .remote = g->raddr,
 		.laddr = g->laddr, .len = g->len};
+	struct rma *r = request(&now);
 
 	if (!r) {
 		now.status = RCS_ERR_AGAIN;
 		tell(n, &now);
 		return;
 	}
-	*r = now;
 	if (!find_local(n, r, g->lregion, g->lgen)) {
 		fail(n, r, RCS_ERR_FAULT);
-	} else if (!im || r->node == n->o.self) {
-		fail(n, r, RCS_ERR_AGAIN);
-	} else if (g->raddr < im->addr || g->len > im->len || g->raddr - im->addr > im->len - g->len) {
-		fail(n, r, RCS_ERR_ACCESS);
-	} else {
-		r->im = im;
-		im->uses++;
-		enlist(n, r);
+		return;
 	}
+	r->im = r->node == n->o.self ? NULL : key_message(n, c, &k, &r->msg);
+	if (!r->im)
+		fail(n, r, RCS_ERR_AGAIN);
+	else if (!covers(&r->msg, r->remote, r->len))
+		fail(n, r, RCS_ERR_ACCESS);
+	else
+		enlist(n, r);
 }
 
 void rma_start(struct node *n, struct chan *c, const struct wire_rec *rec, const uint8_t *payload)
 {
-	struct rma *r = calloc(1, sizeof(*r));
 	struct rma now = {.c = c, .op = rec->op, .node = rec->dst_node, .ep = rec->dst_ep,
 		.epoch = rec->dst_epoch};
 	uint32_t extra = rec->len - (uint32_t)sizeof(struct wire_rma);
 	struct wire_rma w;
+	struct rma *r;
 
 	memcpy(&w, payload, sizeof(w));
 	now.get = w.flags & WIRE_RMA_GET;
@@ -151,12 +163,12 @@ void rma_start(struct node *n, struct chan *c, const struct wire_rec *rec, const
 	now.remote = w.off;
 	now.laddr = w.laddr;
 	now.len = w.len;
+	r = request(&now);
 	if (!r) {
 		now.status = RCS_ERR_NOMEM;
 		tell(n, &now);
 		return;
 	}
-	*r = now;
 	if (w.flags & WIRE_RMA_INLINE) {
 		if (now.get || w.len != extra || !(r->copy = malloc(extra ? extra : 1))) {
 			fail(n, r, RCS_ERR_INVALID);
@@ -172,24 +184,46 @@ void rma_start(struct node *n, struct chan *c, const struct wire_rec *rec, const
 
 /* --- pieces ---------------------------------------------------------------------------------------- */
 
+/* The owner has said, or a message's announcement, where it is and how it is reached. */
+static bool is_known(const struct rma *r)
+{
+	return r->large || r->im->m.state == CORE_IMPORT_GOOD;
+}
+
+/* The owner closes the region, or knows no such key. */
+static bool is_refused(const struct rma *r)
+{
+	return r->im->m.state == CORE_IMPORT_BAD;
+}
+
+static const struct wire_key_info *info_of(const struct rma *r)
+{
+	return r->large ? &r->msg : &r->im->info;
+}
+
+/* A large message is pushed then, and that finds out what is left of it. */
+static int access_error(const struct rma *r)
+{
+	return r->large ? RCS_ERR_AGAIN : RCS_ERR_ACCESS;
+}
+
 /* Rails that reach both memories now; whether they carry anything is the ledger's question. */
 static uint8_t rails_of(const struct link *l, const struct rma *r)
 {
 	uint32_t rails;
 
-	if (!r->im || !r->local || r->im->state != IMPORT_GOOD)
+	if (!r->im || !r->local || is_refused(r) || !is_known(r))
 		return 0;
-	rails = r->im->ok & region_rails(l->n, r->local);
+	rails = info_of(r)->rail_ok & region_rails(l->n, r->local);
 	for (unsigned i = 0; i < l->n->rails; i++)
-		if (l->rdma[i] && !verbs_lane_leads_to(l->rdma[i], r->im->device[i]))
+		if (l->rdma[i] && !verbs_lane_leads_to(l->rdma[i], info_of(r)->device[i]))
 			rails &= ~(1u << i);
 	return (uint8_t)rails;
 }
 
 static bool outside(const struct rma *r)
 {
-	return !r->large && r->im && r->im->state == IMPORT_GOOD &&
-		(r->remote > r->im->len || r->len > r->im->len - r->remote);
+	return !r->large && (r->remote > r->im->info.len || r->len > r->im->info.len - r->remote);
 }
 
 static bool issue(struct link *l, struct rma *r)
@@ -204,12 +238,10 @@ static bool issue(struct link *l, struct rma *r)
 		if (link_busy(l) || !serve_send(l, r, r->issued, len))
 			return false;
 	} else {
-		if (r->im->state == IMPORT_ASKED)
+		if (is_refused(r) || (is_known(r) && outside(r)))
+			r->status = access_error(r);
+		if (r->status || !is_known(r))
 			return false;
-		if (r->im->state == IMPORT_BAD || outside(r)) {
-			r->status = RCS_ERR_ACCESS;
-			return false;
-		}
 		piece = core_rma_submit(&l->ledger, r->get ? CORE_GET : CORE_PUT, len, rails_of(l, r),
 			r->replay || r->large, l->n->now);
 		if (piece < 0)
@@ -266,8 +298,8 @@ static void post(struct link *l)
 		struct rma *r = l->piece[i].r;
 		uint64_t off = l->piece[i].off;
 		struct verbs_rdma w = {.read = r->get, .laddr = r->laddr + off, .len = l->ledger.piece[i].len,
-			.raddr = (r->large ? r->remote : r->im->addr + r->remote) + off,
-			.lkey = r->local->lkey[lane], .rkey = r->im->rkey[lane]};
+			.raddr = (r->large ? r->remote : info_of(r)->addr + r->remote) + off,
+			.lkey = r->local->lkey[lane], .rkey = info_of(r)->rkey[lane]};
 		uint32_t psn;
 
 		if (verbs_lane_rdma(l->rdma[lane], &w, NODE_COOKIE_PIECE | (uint64_t)i, &psn)) {
@@ -313,15 +345,15 @@ static void review(struct link *l)
 		uint64_t until = p->queued_at + WAIT_NS;
 
 		next = p->next;
-		if (r->im->state == IMPORT_BAD && !r->status)
-			r->status = RCS_ERR_ACCESS;
+		if (is_refused(r) && !r->status)
+			r->status = access_error(r);
 		if (r->status || !r->c) {
 			core_rma_drop(&l->ledger, i);
 			rma_piece_end(r, 0);
 			continue;
 		}
 		core_rma_rails(&l->ledger, i, rails);
-		if (r->im->state == IMPORT_ASKED || rails_now(l, rails))
+		if (!is_known(r) || rails_now(l, rails))
 			continue;
 		if (n->now < until && rails_coming(l, rails)) {
 			if (until < l->deadline)
@@ -500,8 +532,7 @@ static void piece_ended(struct link *l, int i, enum core_piece_end end)
 		rma_piece_end(r, l->piece[i].refused ? RCS_ERR_ACCESS : RCS_ERR_AMBIGUOUS);
 		break;
 	case CORE_PIECE_REFUSED:
-		/* A large message is pushed then, and that finds out what is left of it. */
-		rma_piece_end(r, r->large ? RCS_ERR_AGAIN : RCS_ERR_ACCESS);
+		rma_piece_end(r, access_error(r));
 		break;
 	default:
 		break;
@@ -529,8 +560,8 @@ void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 	if (how == VERBS_REQUEST && !r->large && !r->refused) {
 		r->refused = l->piece[cookie].refused = true;
 		how = VERBS_FLUSHED;
-		if (r->get && r->im->state == IMPORT_GOOD)
-			key_ask(l, r->im);
+		if (r->get)
+			key_check(l, r->im);
 	}
 	piece_ended(l, (int)cookie, core_rma_completed(&l->ledger, &l->core, (int)cookie,
 			how == VERBS_OK ? CORE_PIECE_OK : how == VERBS_REQUEST ? CORE_PIECE_ERROR :
@@ -557,8 +588,8 @@ void rma_report(struct link *l, const struct core_act *a)
 
 		/* It may have been the one that was refused, and its NAK lost: it goes again only after the
 		 * owner's word that the key is good. */
-		if (end == CORE_PIECE_GOES_ON && r->im->state == IMPORT_GOOD && !r->large)
-			key_ask(l, r->im);
+		if (end == CORE_PIECE_GOES_ON && !r->large)
+			key_check(l, r->im);
 		piece_ended(l, i, end);
 	}
 	done = l->ledger.by_ledger - done;
@@ -575,15 +606,13 @@ void rma_report(struct link *l, const struct core_act *a)
 
 void rma_chan_gone(struct node *n, struct chan *c)
 {
-	for (struct link *l = n->links; l; l = l->next)
-		for (struct rma *r = l->rmas; r; r = r->next)
-			if (r->c == c) {
-				r->c = NULL;
-				link_dirty(l);
-			}
-	for (struct rma *r = n->local_rmas; r; r = r->next)
-		if (r->c == c)
-			r->c = NULL;
+	for (struct rma *r; (r = c->rmas);) {
+		DL_DELETE2(c->rmas, r, cprev, cnext);
+		r->c = NULL;
+		if (r->node != n->o.self && n->link[r->node])
+			link_dirty(n->link[r->node]);
+	}
+	n->work = true;
 }
 
 void rma_free_all(struct link *l)

@@ -8,7 +8,7 @@
 #include "node/node.h"
 
 struct rma {
-	struct chan *c; /* NULL: the rank is gone */
+	struct chan *c; /* in whose list of requests it is; NULL: the rank is gone */
 	uint64_t op;
 	bool large; /* fetches a large message: answered by GET_DONE */
 	bool get, replay;
@@ -21,12 +21,14 @@ struct rma {
 	uint64_t laddr, len;
 	struct region *local; /* NULL: none */
 	struct import *im;    /* NULL: by frames only */
+	struct wire_key_info msg; /* large: where it is; else im says so */
 	uint8_t *copy;	      /* inline data */
 	bool begun;	      /* something was issued (a zero length is, once) */
 	uint64_t issued;
 	uint32_t pieces; /* under way */
 	int status;	 /* first error */
-	struct rma *next;
+	struct rma *prev, *next;   /* of its link, or of those within the node */
+	struct rma *cprev, *cnext; /* of its channel */
 };
 
 /* A piece is over. */

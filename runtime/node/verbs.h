@@ -183,6 +183,13 @@ void verbs_tick(struct verbs *v, uint64_t now_ns);
 unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle[WIRE_RAILS_MAX],
 	uint32_t driver[WIRE_RAILS_MAX]);
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle);
+/* The same in two parts, since the kernel may be long at it: the second may be called by any thread. */
+struct verbs_mr {
+	int fd;
+	uint32_t driver, handle;
+};
+bool verbs_mr_take(struct verbs *v, unsigned rail, uint32_t mr_handle, struct verbs_mr *mr); /* false: no fd */
+void verbs_mr_end(struct verbs_mr *mr);
 /* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. */
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n);
 bool verbs_mr_is_own(struct verbs *v, unsigned rail, uint32_t handle); /* of the daemon itself */

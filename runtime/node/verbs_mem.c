@@ -88,14 +88,32 @@ unsigned verbs_lend(struct verbs *v, int fds[WIRE_RAILS_MAX], uint32_t pd_handle
 	return v->rails;
 }
 
-static int mr_destroy(struct rail *r, uint32_t handle)
+static int mr_end(int fd, uint32_t driver, uint32_t handle)
 {
 	struct ib_uverbs_attr attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .data_s64 = handle};
 
-	if (r->driver < 0)
-		return r->driver;
-	return shm_uverbs_command(r->ctx->cmd_fd, (uint32_t)r->driver, UVERBS_OBJECT_MR,
-		UVERBS_METHOD_MR_DESTROY, &attr, 1);
+	return shm_uverbs_command(fd, driver, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, &attr, 1);
+}
+
+static int mr_destroy(struct rail *r, uint32_t handle)
+{
+	return r->driver < 0 ? r->driver : mr_end(r->ctx->cmd_fd, (uint32_t)r->driver, handle);
+}
+
+bool verbs_mr_take(struct verbs *v, unsigned rail, uint32_t mr_handle, struct verbs_mr *mr)
+{
+	struct rail *r = &v->rail[rail];
+	int fd = r->ctx && r->driver >= 0 ? fcntl(r->ctx->cmd_fd, F_DUPFD_CLOEXEC, 3) : -1;
+
+	if (fd >= 0)
+		*mr = (struct verbs_mr){fd, (uint32_t)r->driver, mr_handle};
+	return fd >= 0;
+}
+
+void verbs_mr_end(struct verbs_mr *mr)
+{
+	mr_end(mr->fd, mr->driver, mr->handle);
+	close(mr->fd);
 }
 
 int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)

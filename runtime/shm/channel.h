@@ -37,7 +37,7 @@
 #include "wire/record.h"
 
 #ifndef SHM_ABI /* a test builds a release of another one */
-#define SHM_ABI	   4u	       /* plugin, daemon and library must agree */
+#define SHM_ABI	   5u	       /* plugin, daemon and library must agree */
 #endif
 #define SHM_MAGIC  0x52435348u /* "HSCR" */
 

@@ -66,7 +66,8 @@ enum wire_rec_type {
 	WIRE_REC_RATOM = 22, /* arg = operand; payload: struct wire_atomic; answered by RDONE */
 
 	/* rank to its own daemon */
-	WIRE_REC_GET = 24,  /* fetch from the memory of a peer: payload struct wire_get, op = own */
+	WIRE_REC_GET = 24,  /* fetch a large message: payload struct wire_get, op = own, tag = the
+			     * sender's op (of the RTS); once for each RTS */
 	WIRE_REC_PEER = 25, /* dst_node's daemon: payload struct wire_addr (of any rank there) */
 	WIRE_REC_RMA = 26,  /* put or get: payload struct wire_rma (WIRE_RMA_INLINE: and the data),
 			     * op = own; dst_* = the owner of the remote region */

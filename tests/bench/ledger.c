@@ -152,6 +152,23 @@ void one_put(struct node *n)
 	}
 }
 
+/* The owner's daemon is asked for the key of the region, and answers. */
+static void learn_key(struct link *l, struct wire_key k)
+{
+	struct wire_rec r = {.type = WIRE_REC_KEY, .src_node = 1, .src_ep = OWNER, .src_epoch = 1,
+		.data = wire_key_pack(k), .len = sizeof(struct wire_key_info)};
+	struct wire_key_info info = {.addr = 0x10000, .len = LEN, .rail_ok = 1, .rkey = {5}, .device = {1}};
+	struct import *im;
+
+	l->slots = zeroed((size_t)CORE_SLOTS * WIRE_FRAME_MAX);
+	im = key_import(l, OWNER, 1, k);
+	if (!im)
+		fail("no import");
+	l->open_len = 0; /* the question needs no lane here */
+	key_receive(l->n, &r, &info);
+	key_unuse(l->n, im);
+}
+
 static void ask(struct shm_ring *tx, const struct wire_rma *w, uint64_t op)
 {
 	struct wire_rec *r = shm_ring_reserve(tx, sizeof(*w));
@@ -179,10 +196,6 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = {{"puts", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
 	static uint8_t mem[LEN];
-	struct wire_rec from = {.type = WIRE_REC_RTS, .src_node = 1, .src_ep = OWNER, .src_epoch = 1,
-		.arg = LEN};
-	struct wire_rts rts = {.key = {1, 1}, .addr = 0x10000, .nrails = 1, .rkey = {5}, .rail_ok = 1,
-		.device = {1}};
 	struct wire_rma w = {.key = {1, 1}, .laddr = (uint64_t)(uintptr_t)mem, .len = LEN};
 	struct node *n = node_new();
 	struct link *l = link_new(n, verbs_new(n));
@@ -203,7 +216,7 @@ int main(int argc, char **argv)
 	n->regions[0]->epoch[0] = 1;
 	w.lregion = k.region;
 	w.lgen = k.gen;
-	key_rts(n, &from, &rts);
+	learn_key(l, w.key);
 	shm_ring_init(&tx, &c->shm->tx, (uint8_t *)c->shm + c->shm->tx_off, c->shm->tx_size);
 	shm_ring_init(&rx, &c->shm->rx, (uint8_t *)c->shm + c->shm->rx_off, c->shm->rx_size);
 	for (uint64_t i = 1; i <= puts; i++) {

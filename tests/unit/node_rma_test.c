@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <utlist.h>
 
 #include "node/rma.h"
 #include "node/verbs_impl.h"
@@ -42,7 +43,7 @@ static int setup(void **state)
 	g->l.slots = calloc(CORE_SLOTS, WIRE_FRAME_MAX);
 	core_link_init(&g->l.core, &cfg, 0);
 	core_rma_init(&g->l.ledger);
-	g->im.state = IMPORT_GOOD;
+	g->im.m.state = CORE_IMPORT_GOOD;
 	g->im.key = (struct import_key){1, 1, 1, 1};
 	g->r = (struct rma){.c = &g->c, .node = 1, .local = &g->local, .im = &g->im, .len = 8};
 	*state = g;
@@ -93,7 +94,7 @@ static void put_refused_once_goes_again_after_the_owners_word(void **state)
 	report(g, true);
 	assert_int_equal(g->r.status, 0);
 	assert_int_equal(g->r.pieces, 1);
-	assert_int_equal(g->im.state, IMPORT_ASKED);
+	assert_int_equal(g->im.m.state, CORE_IMPORT_ASKED);
 	assert_true(g->l.open_len > 0); /* KEY_ASK */
 	/* it is believed the second time */
 	core_rma_posted(&g->l.ledger, &g->l.core, g->piece, 0, 5, 0);
@@ -133,7 +134,7 @@ static void get_refused_once_goes_again_after_the_owners_word(void **state)
 	refuse(g);
 	assert_int_equal(g->r.status, 0);
 	assert_int_equal(g->r.pieces, 1);
-	assert_int_equal(g->im.state, IMPORT_ASKED);
+	assert_int_equal(g->im.m.state, CORE_IMPORT_ASKED);
 	core_rma_posted(&g->l.ledger, &g->l.core, g->piece, 0, 5, 0);
 	refuse(g);
 	assert_int_equal(g->r.status, RCS_ERR_ACCESS);
@@ -210,13 +211,12 @@ static void puts_go(struct rig *g)
 {
 	static struct rma r[PUTS];
 
-	g->local.ok = g->im.ok = 1;
-	g->im.len = 1 << 20;
+	g->local.ok = g->im.info.rail_ok = 1;
+	g->im.info.len = 1 << 20;
 	for (int i = 0; i < PUTS; i++) {
 		r[i] = g->r;
-		r[i].next = i + 1 < PUTS ? &r[i + 1] : NULL;
+		DL_APPEND(g->l.rmas, &r[i]);
 	}
-	g->l.rmas = r;
 	rma_pump(&g->l);
 }
 
@@ -307,9 +307,8 @@ static void an_importer_that_answers_late_has_its_rails_back(void **state)
 	g->n.regions = regions;
 	g->n.regions_n = 1;
 	g->n.now = 1;
-	g->local = (struct region){.used = true, .gen = 3, .owner = &g->c, .uses = 1,
-		.importers = calloc(1, sizeof(uint32_t)), .importers_n = 1};
-	g->local.importers[0] = 1;
+	g->local = (struct region){.id = 1, .used = true, .gen = 3, .owner = &g->c, .uses = 1};
+	assert_true(key_importer(&g->local, 1, true));
 	region_drop_all(&g->n, &g->c);
 	g->n.now += 2000000000;
 	key_tick(&g->n);
@@ -319,9 +318,9 @@ static void an_importer_that_answers_late_has_its_rails_back(void **state)
 	assert_int_equal(g->l.no_rails, 0);
 	region_tick(&g->n);
 	assert_true(g->local.used);
-	g->local.uses = 0;
-	region_tick(&g->n);
+	region_unuse(&g->n, &g->local);
 	assert_false(g->local.used);
+	free(g->local.x.list);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -332,7 +331,6 @@ static void an_importer_that_was_lost_is_told_nothing(void **state)
 	struct rig *g = *state;
 	struct link *links[2] = {NULL, &g->l};
 	struct region *regions[1] = {&g->local};
-	uint32_t importers[1] = {1};
 
 	g->n.o.nodes = 2;
 	g->n.link = links;
@@ -340,13 +338,13 @@ static void an_importer_that_was_lost_is_told_nothing(void **state)
 	g->n.regions_n = 1;
 	g->local.used = true;
 	g->local.owner = &g->c;
-	g->local.importers = importers;
-	g->local.importers_n = 1;
+	assert_true(key_importer(&g->local, 1, true));
 	key_node_lost(&g->n, 1);
-	key_announce(&g->n, &g->local, 0);
-	key_revoke(&g->n, &g->local, 0);
+	key_announce(&g->n, &g->local);
+	key_revoke(&g->n, &g->local);
 	assert_int_equal(g->l.open_len, 0);
-	assert_true(g->local.revoking);
+	assert_true(g->local.x.revoking);
+	free(g->local.x.list);
 }
 
 int main(void)
