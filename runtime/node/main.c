@@ -359,7 +359,7 @@ static void async_ready(struct node *n, struct watch *w, uint32_t events)
 /* Device files come and go with their devices. */
 static void verbs_watch(struct node *n)
 {
-	static struct watch w[2 * WIRE_RAILS_MAX], carrier = {.ready = async_ready};
+	static struct watch w[2 * WIRE_RAILS_MAX], carrier = {.ready = async_ready}, work = {.ready = wakes};
 	static unsigned have, version = ~0u;
 	int fds[2 * WIRE_RAILS_MAX];
 
@@ -369,8 +369,12 @@ static void verbs_watch(struct node *n)
 		carrier.fd = verbs_carrier_fd(n->vb);
 		node_watch(n, &carrier, EPOLLIN);
 	}
+	if (version == ~0u) {
+		work.fd = verbs_work_fd(n->vb);
+		node_watch(n, &work, EPOLLIN);
+	}
 	version = verbs_fds_version(n->vb);
-	/* verbs.c owns and closes them; closing takes a file out of epoll by itself */
+	/* verbs.c owns them, and closes those that went in the next verbs_poll() */
 	for (unsigned i = 0; i < have; i++)
 		epoll_ctl(n->epfd, EPOLL_CTL_DEL, w[i].fd, NULL);
 	have = verbs_fds(n->vb, fds);

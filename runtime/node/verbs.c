@@ -85,29 +85,12 @@ static bool port_active(struct rail *r)
 
 static void rail_close(struct rail *r)
 {
-	verbs_ud_close(r);
-	if (r->cq) {
-		ibv_ack_cq_events(r->cq, r->cq_events);
-		r->cq_events = 0;
-		ibv_destroy_cq(r->cq);
-	}
-	if (r->chan)
-		ibv_destroy_comp_channel(r->chan);
-	if (r->pd)
-		ibv_dealloc_pd(r->pd);
-	if (r->ctx)
-		ibv_close_device(r->ctx);
-	free(r->gids);
-	r->gids = NULL;
+	verbs_reap_context(r);
 	r->cq_used = 0;
 	r->ndev = 0;
 	r->carrier = true;
 	r->armed = false;
 	r->wc_n = 0;
-	r->cq = NULL;
-	r->chan = NULL;
-	r->pd = NULL;
-	r->ctx = NULL;
 	r->v->fds_version++;
 	/* what is known was about this context; its test has one of its own, and lets go of it soon */
 	if (r->test)
@@ -115,17 +98,6 @@ static void rail_close(struct rail *r)
 	r->tests = 0;
 	r->ledger = VERBS_LEDGER_UNKNOWN;
 	snprintf(r->ledger_why, sizeof(r->ledger_why), "the device is not there");
-}
-
-static void bufs_drop(struct rail *r)
-{
-	unsigned at = (unsigned)(r - r->v->rail);
-
-	for (struct verbs_buf *b = r->v->bufs; b; b = b->next)
-		if (b->mr[at]) {
-			ibv_dereg_mr(b->mr[at]);
-			b->mr[at] = NULL;
-		}
 }
 
 static struct ibv_context *device_open(const char *name)
@@ -163,6 +135,8 @@ int verbs_rail_open(struct rail *r)
 	unsigned at = (unsigned)(r - r->v->rail);
 	int err;
 
+	if (!r->closing && !(r->closing = calloc(1, sizeof(*r->closing))))
+		return -ENOMEM;
 	r->ctx = device_open(r->device);
 	if (!r->ctx)
 		return -errno;
@@ -197,7 +171,6 @@ int verbs_rail_open(struct rail *r)
 
 close_rail:
 	err = errno ? -errno : -EIO;
-	bufs_drop(r);
 	rail_close(r);
 	return err;
 }
@@ -219,7 +192,7 @@ int verbs_rail_cq(struct rail *r, uint32_t more)
 	return 0;
 }
 
-/* The device went away. Everything on it is let go at once: its removal waits for our context. */
+/* The device went away. Everything on it is let go soon: its removal waits for our context. */
 void verbs_rail_gone(struct rail *r, const char *detail)
 {
 	struct verbs *v = r->v;
@@ -230,9 +203,10 @@ void verbs_rail_gone(struct rail *r, const char *detail)
 	r->ok = false;
 	for (struct verbs_lane *l = v->lanes; l; l = l->next)
 		if (l->r == at)
-			verbs_lane_orphan(l);
-	bufs_drop(r);
-	verbs_reap_wait(v, at);
+			verbs_reap_lane(l);
+	for (struct verbs_lane *l = v->closed; l; l = l->next)
+		if (l->r == at)
+			verbs_reap_lane(l);
 	rail_close(r);
 	v->ops.rail(v->ops.arg, at, false, CORE_R_DEVICE, detail);
 }
@@ -304,8 +278,11 @@ void verbs_async(struct verbs *v)
 			bool qp = ev.event_type == IBV_EVENT_QP_FATAL ||
 				ev.event_type == IBV_EVENT_QP_REQ_ERR ||
 				ev.event_type == IBV_EVENT_QP_ACCESS_ERR;
-			struct verbs_lane *l = qp ? ev.element.qp->qp_context : NULL;
+			struct verbs_lane *l = NULL;
 
+			/* it may be of one that is closed, and whose lane is freed: they are not listed */
+			if (qp)
+				HASH_FIND(hh, v->by_qpn[i], &ev.element.qp->qp_num, sizeof(uint32_t), l);
 			/* before anything is destroyed: that waits for it */
 			ibv_ack_async_event(&ev);
 			async_event(r, ev.event_type, l);
@@ -410,7 +387,7 @@ void verbs_tick(struct verbs *v, uint64_t now_ns)
 	for (unsigned i = 0; i < v->rails; i++) {
 		struct rail *r = &v->rail[i];
 
-		if (!r->ctx && verbs_rail_open(r))
+		if (!r->ctx && (r->going || verbs_rail_open(r)))
 			continue;
 		if (!r->carrier)
 			r->carrier = verbs_carrier_now(r);
@@ -423,8 +400,11 @@ void verbs_tick(struct verbs *v, uint64_t now_ns)
 		if (!l->fence_at)
 			l->fence_at = now_ns;
 		else if (now_ns - l->fence_at > VERBS_FENCE_NS)
-			verbs_lane_orphan(l); /* destroying waits for the engine as well */
+			verbs_reap_lane(l); /* destroying waits for the engine as well */
 	}
+	for (struct verbs_lane *l = v->closed; l; l = l->next)
+		if (l->qp && l->waits++ >= VERBS_TIME_WAIT)
+			verbs_reap_lane(l);
 }
 
 /* --- completions -------------------------------------------------------------------------------- */
@@ -451,12 +431,7 @@ int verbs_poll(struct verbs *v, int budget)
 {
 	int total = 0;
 
-	while (v->closed) {
-		struct verbs_lane *l = v->closed;
-
-		v->closed = l->next;
-		verbs_lane_free(l);
-	}
+	verbs_reap_turn(v);
 	for (unsigned i = 0; i < v->rails; i++) {
 		struct rail *r = &v->rail[i];
 		int left = budget, got = r->wc_n;
@@ -539,13 +514,21 @@ unsigned verbs_fds_version(const struct verbs *v)
 	return v->fds_version;
 }
 
+int verbs_work_fd(const struct verbs *v)
+{
+	return works_fd(v->works);
+}
+
 /* --- opening ------------------------------------------------------------------------------------- */
 
 static void rail_add(struct verbs *v, const char *device, uint32_t port, int gid, uint32_t type)
 {
-	struct rail *r = &v->rail[v->rails++];
+	char queue[16];
+	struct rail *r = &v->rail[v->rails];
 
+	snprintf(queue, sizeof(queue), "rail%u", v->rails++);
 	r->v = v;
+	r->work = work_queue_open(v->works, queue);
 	r->carrier = true;
 	snprintf(r->device, sizeof(r->device), "%.*s", (int)sizeof(r->device) - 1, device);
 	snprintf(r->name, sizeof(r->name), "%.*s/%u", (int)sizeof(r->device) - 1, device, port);
@@ -606,6 +589,11 @@ int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_
 	v->cfg = *cfg;
 	v->ops = *ops;
 	v->netlink = -1;
+	v->works = works_open(v);
+	if (!v->works) {
+		free(v);
+		return -ENOMEM;
+	}
 	if (cfg->nrails)
 		for (uint32_t i = 0; i < cfg->nrails; i++)
 			rail_add(v, cfg->rail[i].device, cfg->rail[i].port, cfg->rail[i].gid_index >= 0 ?
@@ -638,18 +626,17 @@ void verbs_close(struct verbs *v)
 		verbs_lane_close(v->lanes);
 	while (v->bufs)
 		verbs_buf_free(v->bufs);
-	while (v->closed) {
-		struct verbs_lane *l = v->closed;
-
-		v->closed = l->next;
-		verbs_lane_free(l);
-	}
-	verbs_reap_end(v);
+	for (struct verbs_lane *l = v->closed; l; l = l->next)
+		verbs_reap_lane(l);
 	verbs_carrier_close(v);
 	for (unsigned i = 0; i < v->rails; i++)
 		rail_close(&v->rail[i]);
 	for (unsigned i = 0; i < v->rails; i++)
 		selftest_end(v->rail[i].test);
+	if (!verbs_reap_end(v))
+		return; /* a thread still uses it, until the process ends */
+	for (unsigned i = 0; i < v->rails; i++)
+		free(v->rail[i].closing);
 	free(v);
 }
 

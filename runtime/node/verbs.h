@@ -9,11 +9,15 @@
  * verbs_rail_ok() says after verbs_open() is not told again.
  *
  * Fencing (design section 7): verbs_lane_fence() moves the QP to ERR. The lane is fenced when every
- * posted receive, the last of which is the marker, and every posted request have come back flushed:
- * the engine that executes packets flushes in order, so nothing executes after that. Each posted
- * request is reported by ->done() before ->fenced(). When the device is gone, or no flush comes for
- * three seconds, the QP is destroyed, which is a fence too, and the requests are reported flushed
- * then.
+ * posted receive and every posted request have come back, and the marker, the last of all posted receives,
+ * came back flushed: the engine that executes packets flushes in order, so nothing executes after that. Each
+ * posted request is reported by ->done() before ->fenced(). When the marker was taken by a frame, the device
+ * is gone, or no flush comes for three seconds, the QP is destroyed, which is a fence too, but leaves no
+ * rq_psn; the requests are reported flushed then.
+ *
+ * Destroying may wait in the kernel: for packets that wait for an answer of the neighbour on a dead cable
+ * (three seconds on soft RoCE), or for gigabytes to be unpinned. A thread of the rail does it (verbs_reap.c),
+ * in the order asked for, and verbs_poll() hears of the end; the loop goes on meanwhile.
  */
 #ifndef RCS_NODE_VERBS_H
 #define RCS_NODE_VERBS_H
@@ -168,13 +172,15 @@ int verbs_carrier_fd(const struct verbs *v);
  * The loop's side. verbs_poll handles up to budget completions and returns how many; verbs_async
  * handles async events. verbs_arm asks for notification: 0 armed, 1 there is something, poll again.
  * fds for epoll: two a rail that is there (completion channel, async fd, in this order); they change
- * when a device goes or comes: watch verbs_fds_version.
+ * when a device goes or comes: look at verbs_fds_version before each verbs_poll(), which closes those that
+ * went since the last. verbs_work_fd() is readable when something has been destroyed: for verbs_poll().
  */
 int verbs_poll(struct verbs *v, int budget);
 void verbs_async(struct verbs *v);
 int verbs_arm(struct verbs *v);
 unsigned verbs_fds(struct verbs *v, int fds[2 * WIRE_RAILS_MAX]);
 unsigned verbs_fds_version(const struct verbs *v);
+int verbs_work_fd(const struct verbs *v);
 /* Looks for devices that came back and ports that changed; call about once a second. */
 void verbs_tick(struct verbs *v, uint64_t now_ns);
 
@@ -190,7 +196,8 @@ struct verbs_mr {
 };
 bool verbs_mr_take(struct verbs *v, unsigned rail, uint32_t mr_handle, struct verbs_mr *mr); /* false: no fd */
 void verbs_mr_end(struct verbs_mr *mr);
-/* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. */
+/* Destroys MRs on the rail whose handles are not in known[]: what a dying rank left. A thread
+ * does it; each is taken once. */
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n);
 bool verbs_mr_is_own(struct verbs *v, unsigned rail, uint32_t handle); /* of the daemon itself */
 /* Grows each time the rail's context is opened: MRs of an older one are gone. */

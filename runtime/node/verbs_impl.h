@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "node/verbs.h"
 #include "node/verbs_selftest.h"
+#include "node/work.h"
 #include "wire/frame.h"
 
 #define VERBS_CONTROL 16u  /* receives for control frames, beside depth and the marker */
@@ -20,18 +21,31 @@
 #define VERBS_BATCH   16
 #define VERBS_MEMS    3u /* of a lane: receives, more receives, the ledger word */
 #define VERBS_WORD    2u
+#define VERBS_NO_MR   UINT32_MAX
 #define VERBS_TESTS	 3u /* self-tests of a context until one has a result */
 #define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
+#define VERBS_END_MS   5000u /* so long the end waits for what is being destroyed */
+/* A queue pair's number is not given to another one before the packets of the first are gone. */
+#define VERBS_TIME_WAIT 2u /* verbs_tick()s that a closed one lives on, in ERR */
 
 /* The queue pair for datagrams: verbs_probe.c. */
 struct ud {
 	struct ibv_qp *qp; /* NULL: none */
 	uint32_t qpn, qkey;
 	uint8_t *mem;
+	size_t mem_len;
 	struct ibv_mr *mr;
 	uint32_t sent, busy; /* requests so far, not completed */
 	bool broken;
 	int err; /* why there is none, -errno */
+};
+
+struct verbs_target {
+	struct verbs *v;
+	struct rail *rail;
+	struct ibv_ah *ah; /* NULL: the device has gone */
+	uint32_t qpn, qkey;
+	struct verbs_target *next;
 };
 
 struct rail {
@@ -53,6 +67,9 @@ struct rail {
 	bool carrier;  /* ... has it one, as far as known */
 	struct ud ud;
 	int driver; /* of the kernel, for the ioctl; -errno: unknown */
+	struct work_queue *work; /* verbs_reap.c */
+	struct closing *closing; /* made with the context, so that its end needs no memory */
+	unsigned going;		 /* contexts that are being closed: another is opened after that */
 	uint32_t epoch;
 	uint64_t mute_until; /* ms: a peer did not answer lately, do not wait for another */
 	bool ok;
@@ -83,19 +100,26 @@ struct verbs_lane {
 	unsigned r;
 	void *owner;
 	struct ibv_qp *qp;
-	uint32_t qpn; /* key of v->by_qpn while qp is there */
+	uint32_t qpn; /* key of v->by_qpn while `listed` */
+	bool listed;
 	UT_hash_handle hh;
+	struct work work;	/* verbs_reap.c destroys it */
+	struct ibv_qp *leaving; /* ... this; the loop has no use for it any more */
+	bool reaping;		/* that has begun, and the loop has not heard of its end */
+	unsigned waits;		/* closed: verbs_tick()s since */
 	uint32_t psn, peer_psn; /* of the next request; the peer's first */
 	uint8_t peer_epoch;	/* of its device */
 	uint32_t mtu;		/* of the path, bytes */
 	uint32_t reads_max;
 	uint64_t word_at; /* the peer's ledger word; 0: it has none */
+	uint64_t word_last; /* what stood in ours when its memory went */
 	uint32_t word_rkey;
 	bool wants_word;
 	union ibv_gid gid; /* ours, as the peer knows it */
 	uint16_t lid;
 	struct ibv_ah_attr av; /* way to the peer, when connected; ud_qpn 0: it has no UD queue pair */
 	uint32_t ud_qpn, ud_qkey;
+	bool routed; /* to RTR, or that was tried: the peer may execute something */
 	bool connected, fencing, fenced, error_told, closed;
 	uint64_t fence_at; /* when verbs_tick() first saw it fencing */
 	/* send side: requests complete in order, so one ring of cookies is enough */
@@ -104,12 +128,15 @@ struct verbs_lane {
 	uint8_t *small; /* VERBS_SENDS bounce slots for control frames, at the start of mem[0] */
 	/* receive side: slots of WIRE_FRAME_MAX, some from the start, the rest when it grows */
 	uint32_t rx_slots, rx_cap, rx_posted;
+	uint32_t rx_last; /* slot that was posted last: the marker of a fence */
+	bool rx_marker;	  /* it came back flushed */
 	uint32_t rx_first; /* slots of mem[0] */
 	uint32_t cq_room;  /* entries of the CQ kept for us */
 	struct lane_mem {
 		uint8_t *addr, *rx;
 		size_t len;
 		struct ibv_mr *mr;
+		uint32_t handle; /* its; VERBS_NO_MR: none. The loop's, while `mr` is being deregistered */
 	} mem[VERBS_MEMS];
 	struct verbs_lane *next;
 };
@@ -130,11 +157,47 @@ struct verbs_blob {
 };
 _Static_assert(sizeof(struct verbs_blob) <= CORE_BLOB, "layout");
 
-struct reaper;
+/* A region that a rank left, while it is destroyed. */
+struct mr_job {
+	struct work work; /* first */
+	struct rail *rail;
+	int cmd_fd;
+	uint32_t driver, handle;
+	struct mr_job *prev, *next;
+};
+
+/* The queue pair for datagrams of a rail, likewise. */
+struct ud_job {
+	struct work work; /* first */
+	struct rail *rail;
+	struct ud ud;
+	uint32_t handle;
+	struct ud_job *prev, *next;
+};
+
+/* A context, likewise, with all that was made of it and has no job of its own. */
+struct closing {
+	struct work work; /* first */
+	struct rail *rail;
+	struct ud ud;
+	struct ibv_ah **ah;
+	struct ibv_mr **mr;
+	size_t ahs, mrs;
+	struct ibv_cq *cq;
+	unsigned cq_events;
+	struct ibv_comp_channel *chan;
+	struct ibv_pd *pd;
+	struct ibv_context *ctx;
+	struct ibv_gid_entry *gids;
+	struct closing *prev, *next;
+};
 
 struct verbs {
 	struct config cfg;
-	struct reaper *reaper; /* verbs_reap.c; NULL: not needed yet */
+	struct works *works;
+	struct mr_job *mr_jobs;
+	struct ud_job *ud_jobs;
+	struct closing *closing; /* contexts, handed over by the next verbs_poll() */
 	struct verbs_ops ops;
 	struct rail rail[WIRE_RAILS_MAX];
 	unsigned rails;
@@ -143,7 +206,7 @@ struct verbs {
 	struct verbs_target *targets;
 	struct verbs_buf *bufs;
 	struct verbs_lane *lanes;
-	struct verbs_lane *closed; /* freed by the next verbs_poll(): a callback may have closed it */
+	struct verbs_lane *closed; /* until their queue pairs are gone; freed by verbs_poll(), never in a callback */
 	unsigned fencing;	   /* lanes to be settled */
 	struct verbs_lane *by_qpn[WIRE_RAILS_MAX]; /* QP numbers are a device's own */
 };
@@ -160,7 +223,6 @@ int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv
 	uint32_t *type);
 void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port);
 void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail);
-void verbs_lane_orphan(struct verbs_lane *l); /* destroys the QP: a fence, too */
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
 int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie);
 int verbs_lane_word_make(struct verbs_lane *l); /* where the device may need it; 0 or -errno */
@@ -170,15 +232,22 @@ void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b);
 bool verbs_lane_settled(const struct verbs_lane *l); /* a fence is complete, and not reported yet */
 bool verbs_lane_settle(struct verbs_lane *l);	    /* ... and reports it */
 void verbs_lane_free(struct verbs_lane *l);
+void verbs_lane_unlist(struct verbs_lane *l); /* completions of its queue pair find nobody any more */
+int verbs_lane_mem_register(struct verbs_lane *l, struct lane_mem *m, int access);
 void verbs_lane_mem_free(struct lane_mem *m);
-/* Has the fenced lane's QP and memory destroyed in the background; false: it could not be begun. */
-bool verbs_reap(struct verbs_lane *l);
-void verbs_reap_wait(struct verbs *v, unsigned rail); /* until none of the rail is left */
-bool verbs_reap_has_mr(struct verbs *v, unsigned rail, uint32_t handle);
-void verbs_reap_end(struct verbs *v);
+/*
+ * verbs_reap.c: what is given back to the kernel, in order, by a thread of the rail. A lane's queue pair and
+ * memory, of which the loop hears by `reaping`; datagrams; and the rest of a context.
+ */
+void verbs_reap_lane(struct verbs_lane *l);
+void verbs_reap_ud(struct rail *r); /* also the way of its targets; r->ud is empty then */
+void verbs_reap_context(struct rail *r); /* and the buffers' registrations; r->ctx is NULL then */
+void verbs_reap_ah(struct rail *r, struct ibv_ah *ah);
+void verbs_reap_mr(struct rail *r, uint32_t handle);
+void verbs_reap_turn(struct verbs *v); /* what has gone */
+bool verbs_reap_end(struct verbs *v);  /* false: something hangs in the kernel */
 /* verbs_probe.c */
 void verbs_ud_open(struct rail *r); /* without one there are no datagrams */
-void verbs_ud_close(struct rail *r); /* and the way of the rail's targets */
 void verbs_ud_mend(struct rail *r);
 void verbs_ud_completion(struct rail *r, const struct ibv_wc *wc);
 /* verbs_carrier.c */

@@ -45,7 +45,16 @@ static int post_recv(struct verbs_lane *l, uint32_t slot)
 	if (err)
 		return -err;
 	l->rx_posted++;
+	l->rx_last = slot;
+	l->rx_marker = false;
 	return 0;
+}
+
+int verbs_lane_mem_register(struct verbs_lane *l, struct lane_mem *m, int access)
+{
+	m->mr = ibv_reg_mr(l->rail->pd, m->addr, m->len, access);
+	m->handle = m->mr ? m->mr->handle : VERBS_NO_MR;
+	return m->mr ? 0 : -errno;
 }
 
 void verbs_lane_mem_free(struct lane_mem *m)
@@ -54,7 +63,9 @@ void verbs_lane_mem_free(struct lane_mem *m)
 		ibv_dereg_mr(m->mr);
 	if (m->addr)
 		munmap(m->addr, m->len);
-	*m = (struct lane_mem){0};
+	m->mr = NULL;
+	m->addr = m->rx = NULL;
+	m->len = 0;
 }
 
 /* Registering pins, so what a quiet lane will not need is not registered before it grows. */
@@ -68,8 +79,7 @@ static int memory(struct verbs_lane *l, struct lane_mem *m, size_t head, uint32_
 	m->addr = p;
 	m->rx = m->addr + head;
 	m->len = len;
-	m->mr = ibv_reg_mr(l->rail->pd, p, len, IBV_ACCESS_LOCAL_WRITE);
-	return m->mr ? 0 : -errno;
+	return verbs_lane_mem_register(l, m, IBV_ACCESS_LOCAL_WRITE);
 }
 
 static int queue_pair(struct verbs_lane *l)
@@ -87,6 +97,7 @@ static int queue_pair(struct verbs_lane *l)
 		return -errno;
 	l->qpn = l->qp->qp_num;
 	HASH_ADD(hh, l->v->by_qpn[l->r], qpn, sizeof(l->qpn), l);
+	l->listed = true;
 	return -ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 		IBV_QP_ACCESS_FLAGS);
 }
@@ -116,6 +127,8 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	l->owner = owner;
 	l->gid = gid;
 	l->lid = port.lid;
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
+		l->mem[m].handle = VERBS_NO_MR;
 	l->next = v->lanes;
 	v->lanes = l;
 	most = v->cfg.frame_depth > CORE_SLOTS ? v->cfg.frame_depth : CORE_SLOTS;
@@ -233,6 +246,7 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 		a.ah_attr.grh.hop_limit = 64;
 		a.ah_attr.grh.flow_label = flow_label(l->qpn, b.qpn);
 	}
+	l->routed = true;
 	l->av = a.ah_attr;
 	l->ud_qpn = b.ud_qpn;
 	l->ud_qkey = b.ud_qkey;
@@ -422,6 +436,7 @@ static void received(struct verbs_lane *l, const struct ibv_wc *wc)
 	uint32_t slot = (uint32_t)(wc->wr_id & ~WR_RECV);
 
 	l->rx_posted--;
+	l->rx_marker = wc->status == IBV_WC_WR_FLUSH_ERR && slot == l->rx_last;
 	if (wc->status != IBV_WC_SUCCESS) {
 		/* It went to ERR without us: a bad request of the peer, or of the device. */
 		verbs_lane_broke(l, wc->status == IBV_WC_WR_FLUSH_ERR ? CORE_R_COMPLETION : CORE_R_PROTOCOL,
@@ -472,12 +487,17 @@ void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc)
 /*
  * The barrier of design section 7. The engine that executes packets of a QP also flushes its receive
  * queue, in order and after the packet it was at, so when the last posted receive has come back
- * nothing executes any more. A marker posted at opening would not do on RC: receives are consumed in
- * order, so a frame would take it; the last of all posted receives is the marker.
+ * flushed nothing executes any more. A marker posted at opening would not do on RC: receives are consumed
+ * in order, so a frame would take it; the last of all posted receives is the marker. Where a frame took
+ * that one too, the queue pair has to go before anything is said.
  */
 bool verbs_lane_settled(const struct verbs_lane *l)
 {
-	return l->fencing && !l->fenced && (!l->qp || (!posted_n(l) && !l->rx_posted));
+	if (!l->fencing || l->fenced)
+		return false;
+	if (l->reaping)
+		return !l->routed; /* it never executed anything */
+	return !l->qp || (!posted_n(l) && !l->rx_posted);
 }
 
 /* Still stands after ERR, and does not move any more behind the barrier. */
@@ -486,7 +506,7 @@ static bool rq_psn(const struct verbs_lane *l, uint32_t *psn)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
 
-	if (!l->qp || !l->connected || ibv_query_qp(l->qp, &a, IBV_QP_RQ_PSN, &init))
+	if (!l->qp || !l->connected || !l->rx_marker || ibv_query_qp(l->qp, &a, IBV_QP_RQ_PSN, &init))
 		return false;
 	*psn = a.rq_psn & CORE_PSN_MASK;
 	return true;
@@ -500,6 +520,10 @@ bool verbs_lane_settle(struct verbs_lane *l)
 
 	if (!verbs_lane_settled(l))
 		return false;
+	if (l->qp && !l->rx_marker) {
+		verbs_reap_lane(l);
+		return true;
+	}
 	while (l->sq_head != l->sq_tail)
 		l->v->ops.done(l->owner, l, l->sq[l->sq_head++ % VERBS_SENDS], VERBS_FLUSHED,
 			"the queue pair is gone");
@@ -507,7 +531,7 @@ bool verbs_lane_settle(struct verbs_lane *l)
 	l->v->fencing--;
 	/* a device that was caught lying is not believed */
 	believed = !l->rail->lies && rq_psn(l, &psn);
-	told = core_tell(believed, psn, verbs_lane_word_value(l), &number);
+	told = core_tell(believed, psn, l->routed ? verbs_lane_word_value(l) : 0, &number);
 	l->v->ops.fenced(l->owner, l, told, number);
 	return true;
 }
@@ -522,33 +546,17 @@ void verbs_lane_fence(struct verbs_lane *l)
 	l->v->fencing++;
 	/* A QP that was never connected flushes nothing on some providers; destroying it is its fence. */
 	if (l->qp && (!l->connected || ibv_modify_qp(l->qp, &a, IBV_QP_STATE)))
-		verbs_lane_orphan(l);
+		verbs_reap_lane(l);
 }
 
-/*
- * The kernel's destroy returns when the engine has let go of the queue pair, so this is a fence as
- * well, for where no flush will come. Requests that were posted end when the lane is settled.
- */
-static void unlist(struct verbs_lane *l)
+void verbs_lane_unlist(struct verbs_lane *l)
 {
-	HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+	if (l->listed)
+		HASH_DELETE(hh, l->v->by_qpn[l->r], l);
+	l->listed = false;
 	l->rx_posted = 0;
 	l->rail->cq_used -= l->cq_room;
 	l->cq_room = 0;
-}
-
-void verbs_lane_orphan(struct verbs_lane *l)
-{
-	if (!l->qp)
-		return;
-	unlist(l);
-	ibv_destroy_qp(l->qp);
-	l->qp = NULL;
-	for (unsigned m = 0; m < VERBS_MEMS; m++)
-		if (l->mem[m].mr) {
-			ibv_dereg_mr(l->mem[m].mr);
-			l->mem[m].mr = NULL;
-		}
 }
 
 void verbs_lane_close(struct verbs_lane *l)
@@ -562,11 +570,13 @@ void verbs_lane_close(struct verbs_lane *l)
 	if (l->fencing && !l->fenced)
 		l->v->fencing--;
 	l->closed = true;
-	if (l->qp && l->fenced && verbs_reap(l))
-		unlist(l);
-	verbs_lane_orphan(l);
 	l->next = l->v->closed;
 	l->v->closed = l;
+	/* one that is fenced may wait for the last packets of its number; see VERBS_TIME_WAIT */
+	if (l->qp && l->fenced)
+		verbs_lane_unlist(l);
+	else
+		verbs_reap_lane(l);
 }
 
 void verbs_lane_free(struct verbs_lane *l)

@@ -123,42 +123,104 @@ int verbs_mr_destroy(struct verbs *v, unsigned rail, uint32_t mr_handle)
 	return r->ctx ? mr_destroy(r, mr_handle) : 0;
 }
 
+/* --- what a dying rank left ------------------------------------------------------------------------ */
+
+struct handles {
+	uint32_t *h;
+	size_t n, cap;
+	bool failed; /* no memory */
+};
+
+static void handles_add(struct handles *s, uint32_t handle)
+{
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? 2 * s->cap : 1024;
+		uint32_t *p = realloc(s->h, cap * sizeof(*p));
+
+		if (!p) {
+			s->failed = true;
+			return;
+		}
+		s->h = p;
+		s->cap = cap;
+	}
+	s->h[s->n++] = handle;
+}
+
+static void handles_add_mr(struct handles *s, const struct ibv_mr *mr)
+{
+	if (mr)
+		handles_add(s, mr->handle);
+}
+
+static void handles_add_lanes(struct handles *s, const struct verbs_lane *l, unsigned rail)
+{
+	for (; l; l = l->next)
+		for (unsigned m = 0; m < VERBS_MEMS && l->r == rail; m++)
+			if (l->mem[m].handle != VERBS_NO_MR)
+				handles_add(s, l->mem[m].handle);
+}
+
+/* Whatever is registered by us, or is being destroyed. */
+static void handles_own(struct handles *s, struct verbs *v, unsigned rail)
+{
+	struct rail *r = &v->rail[rail];
+
+	handles_add_mr(s, r->ud.mr);
+	for (struct ud_job *j = v->ud_jobs; j; j = j->next)
+		if (j->rail == r && j->handle != VERBS_NO_MR)
+			handles_add(s, j->handle);
+	for (struct verbs_buf *b = v->bufs; b; b = b->next)
+		handles_add_mr(s, b->mr[rail]);
+	handles_add_lanes(s, v->lanes, rail);
+	handles_add_lanes(s, v->closed, rail);
+	for (struct mr_job *j = v->mr_jobs; j; j = j->next)
+		if (j->rail == r)
+			handles_add(s, j->handle);
+}
+
+static int by_handle(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 bool verbs_mr_is_own(struct verbs *v, unsigned rail, uint32_t handle)
 {
-	const struct ibv_mr *ud = v->rail[rail].ud.mr;
+	struct handles own = {0};
+	bool is = false;
 
-	if (ud && ud->handle == handle)
-		return true;
-	for (struct verbs_buf *b = v->bufs; b; b = b->next)
-		if (b->mr[rail] && b->mr[rail]->handle == handle)
-			return true;
-	for (struct verbs_lane *l = v->lanes; l; l = l->next)
-		for (unsigned m = 0; m < VERBS_MEMS && l->r == rail; m++)
-			if (l->mem[m].mr && l->mem[m].mr->handle == handle)
-				return true;
-	return verbs_reap_has_mr(v, rail, handle);
+	handles_own(&own, v, rail);
+	for (size_t i = 0; i < own.n && !is; i++)
+		is = own.h[i] == handle;
+	is |= own.failed;
+	free(own.h);
+	return is;
 }
 
 void verbs_mr_sweep(struct verbs *v, unsigned rail, const uint32_t *known, size_t n)
 {
 	struct rail *r = &v->rail[rail];
+	struct handles keep = {0};
 	uint32_t *list;
 	long have;
 
 	if (!r->ctx || r->driver < 0)
 		return;
 	list = calloc(SWEEP_MAX, sizeof(*list));
-	if (!list)
-		return;
-	/* The newest come first, so leftovers are among them also when there are more. */
-	have = shm_uverbs_mrs(r->ctx->cmd_fd, (uint32_t)r->driver, list, SWEEP_MAX);
-	for (long i = 0; i < have; i++) {
-		bool keep = verbs_mr_is_own(v, rail, list[i]);
-
-		for (size_t k = 0; k < n && !keep; k++)
-			keep = known[k] == list[i];
-		if (!keep)
-			mr_destroy(r, list[i]);
+	for (size_t i = 0; i < n; i++)
+		handles_add(&keep, known[i]);
+	handles_own(&keep, v, rail);
+	if (list && !keep.failed) {
+		if (keep.n)
+			qsort(keep.h, keep.n, sizeof(*keep.h), by_handle);
+		/* The newest come first, so leftovers are among them also when there are more. */
+		have = shm_uverbs_mrs(r->ctx->cmd_fd, (uint32_t)r->driver, list, SWEEP_MAX);
+		for (long i = 0; i < have && i < (long)SWEEP_MAX; i++)
+			if (!keep.n || !bsearch(&list[i], keep.h, keep.n, sizeof(*keep.h), by_handle))
+				verbs_reap_mr(r, list[i]);
 	}
+	free(keep.h);
 	free(list);
 }

@@ -16,18 +16,10 @@
 #define UD_SENDS 32u
 #define UD_GRH	 40u /* in front of what was received, whatever the network (IBTA volume 1, 11.4.1.2) */
 #define UD_SLOT	 128u
-#define UD_BYTES ((UD_RECVS + UD_SENDS) * UD_SLOT)
+#define UD_BYTES ((size_t)(UD_RECVS + UD_SENDS) * UD_SLOT)
 #define UD_RECV	 (1ull << 63)
 
 _Static_assert(UD_GRH + VERBS_DATAGRAM <= UD_SLOT, "room for a datagram");
-
-struct verbs_target {
-	struct verbs *v;
-	struct rail *rail;
-	struct ibv_ah *ah; /* NULL: the device has gone */
-	uint32_t qpn, qkey;
-	struct verbs_target *next;
-};
 
 static int post_recv(struct ud *u, uint64_t slot)
 {
@@ -55,19 +47,6 @@ static int ready(struct rail *r)
 	return -err;
 }
 
-static void qp_close(struct rail *r)
-{
-	struct ud *u = &r->ud;
-
-	if (u->qp)
-		ibv_destroy_qp(u->qp);
-	if (u->mr)
-		ibv_dereg_mr(u->mr);
-	if (u->mem)
-		munmap(u->mem, UD_BYTES);
-	memset(u, 0, sizeof(*u));
-}
-
 static int qp_open(struct rail *r)
 {
 	struct ud *u = &r->ud;
@@ -79,6 +58,7 @@ static int qp_open(struct rail *r)
 	if (p == MAP_FAILED)
 		return -errno;
 	u->mem = p;
+	u->mem_len = UD_BYTES;
 	u->mr = ibv_reg_mr(r->pd, p, UD_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	u->qp = u->mr ? ibv_create_qp(r->pd, &qi) : NULL;
 	if (!u->qp)
@@ -95,7 +75,7 @@ void verbs_ud_open(struct rail *r)
 	int err = qp_open(r);
 
 	if (err)
-		qp_close(r);
+		verbs_reap_ud(r);
 	else
 		r->cq_used += UD_RECVS + UD_SENDS;
 	r->ud.err = err;
@@ -108,22 +88,12 @@ int verbs_rail_datagrams(const struct verbs *v, unsigned rail)
 	return r->ud.qp ? 0 : r->ud.err ? r->ud.err : -ENODEV;
 }
 
-void verbs_ud_close(struct rail *r)
-{
-	for (struct verbs_target *t = r->v->targets; t; t = t->next)
-		if (t->rail == r && t->ah) {
-			ibv_destroy_ah(t->ah);
-			t->ah = NULL;
-		}
-	qp_close(r);
-}
-
 /* Peers learn of the new one with the next lane. */
 void verbs_ud_mend(struct rail *r)
 {
 	if (!r->ud.broken)
 		return;
-	qp_close(r);
+	verbs_reap_ud(r);
 	r->cq_used -= UD_RECVS + UD_SENDS;
 	verbs_ud_open(r);
 }
@@ -183,7 +153,7 @@ void verbs_target_free(struct verbs_target *t)
 		;
 	*p = t->next;
 	if (t->ah)
-		ibv_destroy_ah(t->ah);
+		verbs_reap_ah(t->rail, t->ah);
 	free(t);
 }
 

@@ -1,155 +1,309 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs that are fenced are destroyed by a thread of their own: the kernel's destroy waits until the
- * last packet of the queue pair is freed, and one that waits for an answer of the neighbour on a dead
- * cable takes three seconds (soft RoCE). The daemon's loop carries all other links meanwhile.
+ * What is given back to the kernel. Destroying a queue pair waits until its last packet is freed, and one that
+ * waits for an answer of the neighbour on a dead cable takes three seconds (soft RoCE); unpinning takes its
+ * time by the gigabyte. So a rail has a queue of its own (work.h), and what goes there goes in order: the queue
+ * pairs, then the context they are of.
  *
- * The thread touches nothing but what it was given; its memory regions count as ours until they are gone.
+ * The thread touches nothing but what its job has. The handles of regions count as ours until the loop hears of
+ * the end, so a sweep never takes one that was given out anew. Without a thread the job is done at once.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
+#include <utlist.h>
+
 #include "node/verbs_impl.h"
+#include "shm/uverbs.h"
 
-struct reap {
-	unsigned rail;
-	struct ibv_qp *qp;
-	struct lane_mem mem[VERBS_MEMS];
-	struct reap *next;
-};
-
-struct reaper {
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t work, done;
-	struct reap *list; /* the first is being destroyed */
-	bool end;
-};
-
-static void destroy(struct reap *r)
+static void put(struct rail *r, struct work *w)
 {
-	ibv_destroy_qp(r->qp);
-	for (unsigned m = 0; m < VERBS_MEMS; m++)
-		verbs_lane_mem_free(&r->mem[m]);
+	if (r->work && !work_put(r->work, w))
+		return;
+	if (!w->done) {
+		w->run(w); /* and frees it */
+		return;
+	}
+	w->run(w);
+	w->done(w, r->v);
 }
 
-static void *reaper(void *arg)
+/* --- lanes ------------------------------------------------------------------------------------------ */
+
+static struct verbs_lane *lane_of(struct work *w)
 {
-	struct reaper *p = arg;
+	return (struct verbs_lane *)(void *)((char *)w - offsetof(struct verbs_lane, work));
+}
 
-	pthread_mutex_lock(&p->lock);
-	while (p->list || !p->end) {
-		struct reap *r = p->list;
+static void lane_run(struct work *w)
+{
+	struct verbs_lane *l = lane_of(w);
 
-		if (!r) {
-			pthread_cond_wait(&p->work, &p->lock);
+	ibv_destroy_qp(l->leaving);
+	/* nothing writes the word any more */
+	l->word_last = verbs_lane_word_value(l);
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
+		verbs_lane_mem_free(&l->mem[m]);
+}
+
+static void lane_done(struct work *w, void *arg)
+{
+	struct verbs_lane *l = lane_of(w);
+
+	(void)arg;
+	l->leaving = NULL;
+	for (unsigned m = 0; m < VERBS_MEMS; m++)
+		l->mem[m].handle = VERBS_NO_MR;
+	l->reaping = false;
+}
+
+void verbs_reap_lane(struct verbs_lane *l)
+{
+	if (!l->qp)
+		return;
+	verbs_lane_unlist(l);
+	l->leaving = l->qp;
+	l->qp = NULL;
+	l->reaping = true;
+	l->work = (struct work){.run = lane_run, .done = lane_done};
+	put(l->rail, &l->work);
+}
+
+/* --- datagrams -------------------------------------------------------------------------------------- */
+
+static void ud_destroy(struct ud *u)
+{
+	if (u->qp)
+		ibv_destroy_qp(u->qp);
+	if (u->mr)
+		ibv_dereg_mr(u->mr);
+	if (u->mem)
+		munmap(u->mem, u->mem_len);
+}
+
+static void ud_run(struct work *w)
+{
+	ud_destroy(&((struct ud_job *)w)->ud);
+}
+
+static void ud_done(struct work *w, void *arg)
+{
+	struct ud_job *j = (struct ud_job *)w;
+	struct verbs *v = arg;
+
+	DL_DELETE(v->ud_jobs, j);
+	free(j);
+}
+
+void verbs_reap_ud(struct rail *r)
+{
+	struct ud_job *j = calloc(1, sizeof(*j));
+
+	if (j) {
+		j->work = (struct work){.run = ud_run, .done = ud_done};
+		j->rail = r;
+		j->ud = r->ud;
+		j->handle = r->ud.mr ? r->ud.mr->handle : VERBS_NO_MR;
+		DL_APPEND(r->v->ud_jobs, j);
+		put(r, &j->work);
+	} else {
+		ud_destroy(&r->ud);
+	}
+	memset(&r->ud, 0, sizeof(r->ud));
+}
+
+struct ah_job {
+	struct work work; /* first */
+	struct ibv_ah *ah;
+};
+
+static void ah_run(struct work *w)
+{
+	ibv_destroy_ah(((struct ah_job *)w)->ah);
+	free(w);
+}
+
+void verbs_reap_ah(struct rail *r, struct ibv_ah *ah)
+{
+	struct ah_job *j = calloc(1, sizeof(*j));
+
+	if (!j) {
+		ibv_destroy_ah(ah);
+		return;
+	}
+	j->work.run = ah_run;
+	j->ah = ah;
+	put(r, &j->work);
+}
+
+/* --- regions that ranks left ------------------------------------------------------------------------------- */
+
+static void mr_run(struct work *w)
+{
+	struct mr_job *j = (struct mr_job *)w;
+	struct ib_uverbs_attr attr = {.attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .data_s64 = j->handle};
+
+	shm_uverbs_command(j->cmd_fd, j->driver, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, &attr, 1);
+}
+
+static void mr_done(struct work *w, void *arg)
+{
+	struct mr_job *j = (struct mr_job *)w;
+	struct verbs *v = arg;
+
+	DL_DELETE(v->mr_jobs, j);
+	free(j);
+}
+
+void verbs_reap_mr(struct rail *r, uint32_t handle)
+{
+	struct mr_job *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return; /* the next sweep finds it again */
+	j->work = (struct work){.run = mr_run, .done = mr_done};
+	j->rail = r;
+	j->cmd_fd = r->ctx->cmd_fd;
+	j->driver = (uint32_t)r->driver;
+	j->handle = handle;
+	DL_APPEND(r->v->mr_jobs, j);
+	put(r, &j->work);
+}
+
+/* --- a context --------------------------------------------------------------------------------------- */
+
+static void context_run(struct work *w)
+{
+	struct closing *c = (struct closing *)w;
+
+	ud_destroy(&c->ud);
+	for (size_t i = 0; i < c->ahs; i++)
+		ibv_destroy_ah(c->ah[i]);
+	for (size_t i = 0; i < c->mrs; i++)
+		ibv_dereg_mr(c->mr[i]);
+	if (c->cq) {
+		ibv_ack_cq_events(c->cq, c->cq_events);
+		ibv_destroy_cq(c->cq);
+	}
+	if (c->chan)
+		ibv_destroy_comp_channel(c->chan);
+	if (c->pd)
+		ibv_dealloc_pd(c->pd);
+	if (c->ctx)
+		ibv_close_device(c->ctx);
+	free(c->gids);
+	free(c->ah);
+	free(c->mr);
+}
+
+static void context_done(struct work *w, void *arg)
+{
+	struct closing *c = (struct closing *)w;
+
+	(void)arg;
+	c->rail->going--;
+	free(c);
+}
+
+/* Without memory for the list it goes now. */
+static void take_ahs(struct closing *c, struct rail *r)
+{
+	size_t n = 0;
+
+	for (struct verbs_target *t = r->v->targets; t; t = t->next)
+		n += t->rail == r && t->ah;
+	c->ah = n ? calloc(n, sizeof(struct ibv_ah *)) : NULL;
+	for (struct verbs_target *t = r->v->targets; t; t = t->next)
+		if (t->rail == r && t->ah) {
+			if (c->ah)
+				c->ah[c->ahs++] = t->ah;
+			else
+				ibv_destroy_ah(t->ah);
+			t->ah = NULL;
+		}
+}
+
+static void take_mrs(struct closing *c, struct rail *r)
+{
+	unsigned at = (unsigned)(r - r->v->rail);
+	size_t n = 0;
+
+	for (struct verbs_buf *b = r->v->bufs; b; b = b->next)
+		n += b->mr[at] != NULL;
+	c->mr = n ? calloc(n, sizeof(struct ibv_mr *)) : NULL;
+	for (struct verbs_buf *b = r->v->bufs; b; b = b->next)
+		if (b->mr[at]) {
+			if (c->mr)
+				c->mr[c->mrs++] = b->mr[at];
+			else
+				ibv_dereg_mr(b->mr[at]);
+			b->mr[at] = NULL;
+		}
+}
+
+void verbs_reap_context(struct rail *r)
+{
+	struct closing *c = r->closing;
+
+	if (!c)
+		return;
+	*c = (struct closing){.work = {.run = context_run, .done = context_done}, .rail = r, .ud = r->ud,
+		.cq = r->cq, .cq_events = r->cq_events, .chan = r->chan, .pd = r->pd, .ctx = r->ctx,
+		.gids = r->gids};
+	take_ahs(c, r);
+	take_mrs(c, r);
+	memset(&r->ud, 0, sizeof(r->ud));
+	r->closing = NULL;
+	r->gids = NULL;
+	r->cq = NULL;
+	r->cq_events = 0;
+	r->chan = NULL;
+	r->pd = NULL;
+	r->ctx = NULL;
+	r->going++;
+	DL_APPEND(r->v->closing, c);
+}
+
+/* --- the loop's side ----------------------------------------------------------------------------------- */
+
+/* Its files were watched; by now that has ended (verbs_fds_version). */
+static void contexts_hand_over(struct verbs *v)
+{
+	struct closing *c, *next;
+
+	DL_FOREACH_SAFE(v->closing, c, next) {
+		DL_DELETE(v->closing, c);
+		put(c->rail, &c->work);
+	}
+}
+
+void verbs_reap_turn(struct verbs *v)
+{
+	struct verbs_lane **p = &v->closed;
+
+	if (v->works)
+		works_turn(v->works);
+	while (*p) {
+		struct verbs_lane *l = *p;
+
+		if (l->qp || l->reaping) {
+			p = &l->next;
 			continue;
 		}
-		pthread_mutex_unlock(&p->lock);
-		destroy(r);
-		pthread_mutex_lock(&p->lock);
-		p->list = r->next;
-		free(r);
-		pthread_cond_broadcast(&p->done);
+		*p = l->next;
+		verbs_lane_free(l);
 	}
-	pthread_mutex_unlock(&p->lock);
-	return NULL;
+	contexts_hand_over(v); /* last: one that was never opened whole has memory of its context */
 }
 
-static struct reaper *begin(void)
+bool verbs_reap_end(struct verbs *v)
 {
-	struct reaper *p = calloc(1, sizeof(*p));
-	sigset_t all, old;
-	int err;
-
-	if (!p)
-		return NULL;
-	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->work, NULL);
-	pthread_cond_init(&p->done, NULL);
-	/* signals are the loop's */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&p->thread, NULL, reaper, p);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err) {
-		free(p);
-		return NULL;
-	}
-	return p;
-}
-
-bool verbs_reap(struct verbs_lane *l)
-{
-	struct verbs *v = l->v;
-	struct reap *r = calloc(1, sizeof(*r)), **tail;
-
-	if (r && !v->reaper)
-		v->reaper = begin();
-	if (!r || !v->reaper) {
-		free(r);
+	contexts_hand_over(v);
+	if (!works_close(v->works, VERBS_END_MS))
 		return false;
-	}
-	r->rail = l->r;
-	r->qp = l->qp;
-	for (unsigned m = 0; m < VERBS_MEMS; m++) {
-		r->mem[m] = l->mem[m];
-		l->mem[m] = (struct lane_mem){0};
-	}
-	l->qp = NULL;
-	pthread_mutex_lock(&v->reaper->lock);
-	for (tail = &v->reaper->list; *tail; tail = &(*tail)->next)
-		;
-	*tail = r;
-	pthread_cond_signal(&v->reaper->work);
-	pthread_mutex_unlock(&v->reaper->lock);
+	v->works = NULL;
+	verbs_reap_turn(v);
 	return true;
-}
-
-void verbs_reap_wait(struct verbs *v, unsigned rail)
-{
-	struct reap *r;
-
-	if (!v->reaper)
-		return;
-	pthread_mutex_lock(&v->reaper->lock);
-	do {
-		for (r = v->reaper->list; r && r->rail != rail; r = r->next)
-			;
-		if (r)
-			pthread_cond_wait(&v->reaper->done, &v->reaper->lock);
-	} while (r);
-	pthread_mutex_unlock(&v->reaper->lock);
-}
-
-bool verbs_reap_has_mr(struct verbs *v, unsigned rail, uint32_t handle)
-{
-	bool has = false;
-
-	if (!v->reaper)
-		return false;
-	pthread_mutex_lock(&v->reaper->lock);
-	for (struct reap *r = v->reaper->list; r && !has; r = r->next)
-		for (unsigned m = 0; m < VERBS_MEMS; m++)
-			has |= r->rail == rail && r->mem[m].mr && r->mem[m].mr->handle == handle;
-	pthread_mutex_unlock(&v->reaper->lock);
-	return has;
-}
-
-void verbs_reap_end(struct verbs *v)
-{
-	struct reaper *p = v->reaper;
-
-	if (!p)
-		return;
-	pthread_mutex_lock(&p->lock);
-	p->end = true;
-	pthread_cond_signal(&p->work);
-	pthread_mutex_unlock(&p->lock);
-	pthread_join(p->thread, NULL);
-	free(p);
-	v->reaper = NULL;
 }

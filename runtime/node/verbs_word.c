@@ -19,15 +19,14 @@ int verbs_lane_word_make(struct verbs_lane *l)
 		return -errno;
 	m->addr = p;
 	m->len = sizeof(uint64_t);
-	m->mr = ibv_reg_mr(l->rail->pd, p, m->len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	return m->mr ? 0 : -errno;
+	return verbs_lane_mem_register(l, m, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 uint64_t verbs_lane_word_value(const struct verbs_lane *l)
 {
 	const void *at = l->mem[VERBS_WORD].addr;
 
-	return at ? *(const volatile uint64_t *)at : 0;
+	return at ? *(const volatile uint64_t *)at : l->word_last;
 }
 
 void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b)

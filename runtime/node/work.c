@@ -228,13 +228,13 @@ static void works_free(struct works *s)
 	free(s);
 }
 
-void works_close(struct works *s, uint32_t wait_ms)
+bool works_close(struct works *s, uint32_t wait_ms)
 {
 	struct timespec until;
 	bool all = true;
 
 	if (!s)
-		return;
+		return true;
 	clock_gettime(CLOCK_REALTIME, &until); /* of pthread_timedjoin_np */
 	until.tv_sec += wait_ms / 1000;
 	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
@@ -246,6 +246,7 @@ void works_close(struct works *s, uint32_t wait_ms)
 		all &= queue_join(q, &until);
 	while (works_turn(s))
 		;
-	if (all) /* else a thread still uses it, until the process ends */
+	if (all) /* else a thread still uses it */
 		works_free(s);
+	return all;
 }

@@ -39,8 +39,9 @@ uint32_t work_left(const struct work_queue *q); /* jobs that have not been run t
 
 /*
  * Waits until the jobs of all queues have run, `wait_ms` at most in all; calls done() of each, and frees
- * everything. What is still in the kernel then is left to it, with its memory. s may be NULL.
+ * everything. false: some are still in the kernel, and what they were given is theirs until the process
+ * ends. s may be NULL.
  */
-void works_close(struct works *s, uint32_t wait_ms);
+bool works_close(struct works *s, uint32_t wait_ms);
 
 #endif

@@ -187,8 +187,9 @@ static void a_ledger_write_is_a_request_like_any(void **state)
 static void settle(struct rig *g)
 {
 	g->lane.qp = &g->qp;
-	g->lane.connected = true;
+	g->lane.connected = g->lane.routed = true;
 	g->lane.fencing = true;
+	g->lane.rx_marker = true;
 	g->v.fencing = 1;
 	assert_true(verbs_lane_settle(&g->lane));
 }
@@ -226,6 +227,7 @@ static void a_device_that_is_gone_left_its_word(void **state)
 
 	g->v.rail[0].lies = false; /* whatever it was */
 	g->word = 7;
+	g->lane.routed = true;
 	g->lane.fencing = true;
 	g->v.fencing = 1;
 	assert_true(verbs_lane_settle(&g->lane));

@@ -111,7 +111,7 @@ static void jobs_of_a_queue_run_in_order_and_come_back(void **state)
 	assert_int_equal(seen.done_n, 5);
 	assert_false(works_turn(s));
 	assert_false(readable(s));
-	works_close(s, 60000);
+	assert_true(works_close(s, 60000));
 }
 
 static void a_job_that_blocks_holds_up_no_other_queue(void **state)
@@ -136,7 +136,7 @@ static void a_job_that_blocks_holds_up_no_other_queue(void **state)
 	sem_post(&go);
 	wait_for(s, 3);
 	assert_int_equal(work_left(slow), 0);
-	works_close(s, 60000);
+	assert_true(works_close(s, 60000));
 }
 
 static void a_job_without_a_way_back_ends_by_itself(void **state)
@@ -152,7 +152,7 @@ static void a_job_without_a_way_back_ends_by_itself(void **state)
 	j->begun = &freed;
 	assert_int_equal(work_put(q, &j->w), 0);
 	sem_wait(&freed);
-	works_close(s, 60000);
+	assert_true(works_close(s, 60000));
 	assert_int_equal(seen.done_n, 0);
 }
 
@@ -167,7 +167,7 @@ static void closing_waits_for_what_was_put(void **state)
 		j[i] = (struct job){.w = {.run = run, .done = done}, .number = i};
 		work_put(q, &j[i].w);
 	}
-	works_close(s, 60000);
+	assert_true(works_close(s, 60000));
 	assert_int_equal(seen.run_n, 3);
 	assert_int_equal(seen.done_n, 3);
 }
@@ -188,7 +188,7 @@ static void closing_leaves_behind_what_does_not_return(void **state)
 	work_put(q, &b.w);
 	sem_wait(&begun);
 	wait_for(s, 1);
-	works_close(s, 1);
+	assert_false(works_close(s, 1));
 	assert_int_equal(seen.done_n, 1);
 	assert_int_equal(work_put(stuck, &b.w), -ESHUTDOWN);
 }
