@@ -52,6 +52,7 @@ struct link;
 struct tcp_conn;
 struct rma;
 struct framed;
+struct flow;
 struct access;
 struct member;
 struct early;
@@ -208,7 +209,8 @@ struct link {
 		uint64_t off;
 		bool refused; /* by the peer's device, once */
 	} piece[CORE_PIECES];
-	struct rma *rmas;
+	struct rma *rmas, *ended;
+	struct flow *flow, *flows; /* by key; in the order of their turns */
 	struct framed *framed;
 	uint32_t framed_id;
 	struct find *find; /* its address is looked for */

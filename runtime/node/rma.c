@@ -13,12 +13,11 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "node/flow.h"
 #include "rcshare.h"
 
-#define WAIT_NS	       300000000ull /* for a lane that is just being opened, or comes back */
-#define PIECES_EACH    16u	    /* of one request under way: others have their turn */
-#define LOCAL_PIECE    (64u << 10)
-#define LANE_BYTES     4u /* pieces' worth of bytes in a send queue: frames wait behind them */
+#define WAIT_NS	   300000000ull /* for a lane that is just being opened, or comes back */
+#define LANE_BYTES 4u /* pieces' worth of bytes in a send queue: frames wait behind them */
 
 static void tell(struct node *n, const struct rma *r)
 {
@@ -37,6 +36,7 @@ static void release(struct node *n, struct rma *r)
 {
 	if (r->c)
 		DL_DELETE2(r->c->rmas, r, cprev, cnext);
+	flow_leave(r);
 	if (r->local)
 		region_unuse(n, r->local);
 	if (r->im)
@@ -45,7 +45,7 @@ static void release(struct node *n, struct rma *r)
 	free(r);
 }
 
-static void finish(struct node *n, struct rma **list, struct rma *r)
+void rma_finish(struct node *n, struct rma **list, struct rma *r)
 {
 	DL_DELETE(*list, r);
 	if (r->c)
@@ -53,11 +53,45 @@ static void finish(struct node *n, struct rma **list, struct rma *r)
 	release(n, r);
 }
 
-void rma_piece_end(struct rma *r, int status)
+static bool is_over(const struct rma *r)
+{
+	return !r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len));
+}
+
+/* If it is over its end is told in this turn of the link, or the next. */
+static void note_end(struct rma *r)
+{
+	struct link *l = r->flow ? r->flow->l : NULL;
+
+	if (!l || r->ended || !is_over(r))
+		return;
+	r->ended = true;
+	r->enext = l->ended;
+	l->ended = r;
+	link_dirty(l);
+}
+
+void rma_piece_begin(struct rma *r, uint32_t len)
+{
+	r->begun = true;
+	r->issued += len;
+	r->pieces++;
+	r->flow->pieces++;
+	r->flow->bytes += len;
+	if (r->issued == r->len)
+		flow_issued(r);
+}
+
+void rma_piece_end(struct rma *r, uint32_t len, int status)
 {
 	r->pieces--;
 	if (status && !r->status)
 		r->status = status;
+	if (r->flow) {
+		r->flow->pieces--;
+		r->flow->bytes -= len;
+	}
+	note_end(r);
 }
 
 /* --- what ranks ask for -------------------------------------------------------------------------- */
@@ -95,6 +129,10 @@ static void enlist(struct node *n, struct rma *r)
 	}
 	if (l && r->local && region_rails(n, r->local) && !r->im)
 		r->im = key_import(l, r->ep, r->epoch, r->key);
+	if (l && !flow_join(l, r)) {
+		fail(n, r, RCS_ERR_NOMEM);
+		return;
+	}
 	if (l)
 		DL_APPEND(l->rmas, r);
 	else
@@ -226,35 +264,77 @@ static bool outside(const struct rma *r)
 	return !r->large && (r->remote > r->im->info.len || r->len > r->im->info.len - r->remote);
 }
 
+/* A flow's bytes under way: all lanes are full, and as much waits behind. */
+static uint64_t window(const struct node *n)
+{
+	return 2 * LANE_BYTES * (uint64_t)n->cfg.read_chunk * (n->rails ? n->rails : 1);
+}
+
+/* The next piece of the flow. false: not now. */
 static bool issue(struct link *l, struct rma *r)
 {
 	uint64_t left = r->len - r->issued, chunk = (uint64_t)l->n->cfg.read_chunk;
 	uint32_t len = (uint32_t)(left > chunk ? chunk : left);
 	int piece;
 
-	if (r->status || !r->c || r->pieces >= PIECES_EACH || (r->begun && !left))
-		return false;
 	if (!r->im) {
 		if (link_busy(l) || !serve_send(l, r, r->issued, len))
 			return false;
-	} else {
-		if (is_refused(r) || (is_known(r) && outside(r)))
-			r->status = access_error(r);
-		if (r->status || !is_known(r))
-			return false;
-		piece = core_rma_submit(&l->ledger, r->get ? CORE_GET : CORE_PUT, len, rails_of(l, r),
-			r->replay || r->large, l->n->now);
-		if (piece < 0)
-			return false;
-		l->piece[piece].r = r;
-		l->piece[piece].off = r->issued;
-		l->piece[piece].refused = false;
+		rma_piece_begin(r, len);
+		return true;
 	}
-	r->begun = true;
-	r->issued += len;
-	r->pieces++;
-	l->n->work = true;
+	if (is_refused(r) || (is_known(r) && outside(r)))
+		r->status = access_error(r);
+	if (r->status || !is_known(r) || !flow_may(r->flow, len, window(l->n), l->ledger.used))
+		return false;
+	piece = core_rma_submit(&l->ledger, r->get ? CORE_GET : CORE_PUT, len, rails_of(l, r),
+		r->replay || r->large, l->n->now);
+	if (piece < 0)
+		return false;
+	l->piece[piece].r = r;
+	l->piece[piece].off = r->issued;
+	l->piece[piece].refused = false;
+	rma_piece_begin(r, len);
 	return true;
+}
+
+/* One turn of a flow. What is over without being issued makes room for the next. */
+static bool flow_turn(struct link *l, struct flow *f)
+{
+	struct rma *r;
+
+	while ((r = f->waiting) && (r->status || !r->c)) {
+		flow_issued(r);
+		note_end(r);
+	}
+	if (!r)
+		return false;
+	if (issue(l, r))
+		return true;
+	if (r->status)
+		return flow_turn(l, f);
+	/* what waits for others and has nothing under way is not waked by its own */
+	if (!f->pieces && (!r->im || is_known(r)) && l->deadline > l->n->now + 1000000)
+		l->deadline = l->n->now + 1000000;
+	return false;
+}
+
+/* Each flow has its turn, until none can use it. */
+static void issue_all(struct link *l)
+{
+	struct flow *last = NULL;
+
+	while (l->flows && l->flows != last) {
+		struct flow *f = l->flows;
+
+		if (flow_turn(l, f)) {
+			l->n->work = true;
+			last = NULL;
+		} else if (!last) {
+			last = f;
+		}
+		flow_pass(f);
+	}
 }
 
 /* Behind the puts of a lane, where the peer's device cannot tell what it executed. */
@@ -349,7 +429,7 @@ static void review(struct link *l)
 			r->status = access_error(r);
 		if (r->status || !r->c) {
 			core_rma_drop(&l->ledger, i);
-			rma_piece_end(r, 0);
+			rma_piece_end(r, p->len, 0);
 			continue;
 		}
 		core_rma_rails(&l->ledger, i, rails);
@@ -370,151 +450,34 @@ static void review(struct link *l)
 /* The node is lost: what is fenced is over; what is posted comes back flushed, and then is. */
 static void give_up(struct link *l)
 {
-	for (struct rma *r = l->rmas; r; r = r->next)
+	for (struct rma *r = l->rmas; r; r = r->next) {
 		if (!r->status)
 			r->status = RCS_ERR_NODE_LOST;
+		note_end(r);
+	}
 	serve_give_up(l);
 	for (int i = 0; i < (int)CORE_PIECES; i++)
 		if (l->ledger.piece[i].state == CORE_PIECE_HELD) {
 			core_rma_give_up(&l->ledger, i);
-			rma_piece_end(l->piece[i].r, RCS_ERR_NODE_LOST);
+			rma_piece_end(l->piece[i].r, l->ledger.piece[i].len, RCS_ERR_NODE_LOST);
 		}
 }
 
 void rma_pump(struct link *l)
 {
-	bool more = !l->lost;
-
 	if (l->lost && l->rmas)
 		give_up(l);
-
-	while (more) {
-		more = false;
-		for (struct rma *r = l->rmas; r; r = r->next)
-			more |= issue(l, r);
-	}
+	if (!l->lost)
+		issue_all(l);
 	if (l->ledger.head != CORE_PIECES) {
 		review(l);
 		post(l);
 	}
 	if (l->words_due)
 		words(l);
-	for (struct rma *r = l->rmas, *next; r; r = next) {
-		next = r->next;
-		if (!r->pieces && (r->status || !r->c || (r->begun && r->issued == r->len)))
-			finish(l->n, &l->rmas, r);
-		else if (!r->pieces && r->begun && r->issued < r->len && l->deadline > l->n->now + 1000000)
-			l->deadline = l->n->now + 1000000;
-	}
-}
-
-/* --- between two ranks of this node ------------------------------------------------------------------ */
-
-/* The memory that is read (or written) next, of one of the two; shut: its library has to. */
-struct side {
-	struct chan *c;
-	struct region *g;
-	struct access a;
-};
-
-static int side_find(struct node *n, const struct rma *r, bool write, struct side *s)
-{
-	bool own = write == r->get;
-
-	*s = (struct side){.c = r->c, .g = r->local, .a = {.write = write, .own = own, .name = r->op,
-		.addr = r->laddr + r->issued, .r = (struct rma *)(uintptr_t)r}};
-	if (own)
-		return 0;
-	s->c = chan_find(n, r->ep, r->epoch);
-	if (!s->c)
-		return RCS_ERR_PEER_GONE;
-	s->g = region_find(n, s->c, r->key);
-	if (!s->g || r->remote > s->g->len || r->len > s->g->len - r->remote)
-		return RCS_ERR_ACCESS;
-	s->a.addr = s->g->addr + r->remote + r->issued;
-	s->a.name = wire_key_pack(r->key);
-	return 0;
-}
-
-/* By the CPU here, or handed over; the piece is under way then, and ends in step. */
-static int side_access(struct node *n, struct side *s, void *buf, size_t len, access_step *step)
-{
-	int rc = serve_access(s->c, s->g, s->a.addr, buf, len, s->a.write);
-
-	if (rc != RCS_ERR_UNSUPPORTED)
-		return rc;
-	s->a.step = step;
-	s->a.len = len < SERVE_SLICE ? len : SERVE_SLICE;
-	rc = access_hand(n, s->c, &s->a, buf);
-	if (!rc)
-		s->a.r->pieces++;
-	return rc;
-}
-
-static bool local_written(struct node *n, const struct access *a, int status, const void *data, uint32_t len)
-{
-	(void)n;
-	(void)data;
-	rma_piece_end(a->r, status);
-	a->r->issued += len;
-	return true;
-}
-
-static void local_write(struct node *n, struct rma *r, const void *data, size_t len)
-{
-	struct side to;
-	int rc = side_find(n, r, true, &to);
-
-	if (!rc)
-		rc = side_access(n, &to, (void *)(uintptr_t)data, len, local_written);
-	if (rc)
-		r->status = rc;
-	else if (!r->pieces)
-		r->issued += len;
-}
-
-static bool local_read(struct node *n, const struct access *a, int status, const void *data, uint32_t len)
-{
-	rma_piece_end(a->r, status);
-	if (a->r->c && !a->r->status)
-		local_write(n, a->r, data, len);
-	return true;
-}
-
-static void local_piece(struct node *n, struct rma *r)
-{
-	static uint8_t buf[LOCAL_PIECE];
-	uint64_t left = r->len - r->issued;
-	size_t len = left < sizeof(buf) ? (size_t)left : sizeof(buf);
-	const uint8_t *from = r->copy ? r->copy + r->issued : buf;
-	struct side side;
-
-	r->status = side_find(n, r, !r->get, &side); /* the owner, also where nothing moves */
-	if (r->status || !len)
-		return;
-	if ((r->c->shut || side.c->shut) && len > SERVE_SLICE)
-		len = SERVE_SLICE;
-	if (!r->copy) {
-		r->status = side_find(n, r, false, &side);
-		if (!r->status)
-			r->status = side_access(n, &side, buf, len, local_read);
-	}
-	if (!r->status && !r->pieces)
-		local_write(n, r, from, len);
-}
-
-/* One piece of each in turn, through a buffer of ours. */
-void rma_pump_local(struct node *n)
-{
-	for (struct rma *r = n->local_rmas, *next; r; r = next) {
-		next = r->next;
-		if (r->pieces)
-			continue; /* a library is at it */
-		n->work = true;
-		if (r->c && !r->status)
-			local_piece(n, r);
-		if (!r->pieces && (!r->c || r->status || r->issued == r->len))
-			finish(n, &n->local_rmas, r);
+	for (struct rma *r; (r = l->ended);) {
+		l->ended = r->enext;
+		rma_finish(l->n, &l->rmas, r);
 	}
 }
 
@@ -522,17 +485,18 @@ void rma_pump_local(struct node *n)
 
 static void piece_ended(struct link *l, int i, enum core_piece_end end)
 {
+	uint32_t len = l->ledger.piece[i].len;
 	struct rma *r = l->piece[i].r;
 
 	switch (end) {
 	case CORE_PIECE_EXECUTED:
-		rma_piece_end(r, 0);
+		rma_piece_end(r, len, 0);
 		break;
 	case CORE_PIECE_AMBIGUOUS:
-		rma_piece_end(r, l->piece[i].refused ? RCS_ERR_ACCESS : RCS_ERR_AMBIGUOUS);
+		rma_piece_end(r, len, l->piece[i].refused ? RCS_ERR_ACCESS : RCS_ERR_AMBIGUOUS);
 		break;
 	case CORE_PIECE_REFUSED:
-		rma_piece_end(r, access_error(r));
+		rma_piece_end(r, len, access_error(r));
 		break;
 	default:
 		break;
@@ -609,8 +573,7 @@ void rma_chan_gone(struct node *n, struct chan *c)
 	for (struct rma *r; (r = c->rmas);) {
 		DL_DELETE2(c->rmas, r, cprev, cnext);
 		r->c = NULL;
-		if (r->node != n->o.self && n->link[r->node])
-			link_dirty(n->link[r->node]);
+		note_end(r);
 	}
 	n->work = true;
 }
@@ -619,6 +582,7 @@ void rma_free_all(struct link *l)
 {
 	for (struct rma *r; (r = l->rmas);) {
 		l->rmas = r->next;
+		flow_leave(r);
 		free(r->copy);
 		free(r);
 	}

@@ -26,12 +26,20 @@ struct rma {
 	bool begun;	      /* something was issued (a zero length is, once) */
 	uint64_t issued;
 	uint32_t pieces; /* under way */
+	struct flow *flow; /* NULL: within the node (flow.h) */
+	bool waiting;	   /* among those of the flow that are not all issued */
+	bool ended;	   /* among those of the link whose end is told next */
 	int status;	 /* first error */
 	struct rma *prev, *next;   /* of its link, or of those within the node */
 	struct rma *cprev, *cnext; /* of its channel */
+	struct rma *fprev, *fnext; /* of its flow */
+	struct rma *enext;	   /* that ended */
 };
 
-/* A piece is over. */
-void rma_piece_end(struct rma *r, int status);
+/* A piece of len bytes is under way; and is over. */
+void rma_piece_begin(struct rma *r, uint32_t len);
+void rma_piece_end(struct rma *r, uint32_t len, int status);
+/* It is over: out of the list, answered, freed. */
+void rma_finish(struct node *n, struct rma **list, struct rma *r);
 
 #endif

@@ -248,7 +248,7 @@ static void framed_end(struct link *l, struct framed **p, int status)
 
 	*p = f->next;
 	/* A large message has another way: it is pushed. */
-	rma_piece_end(f->r, status && f->r->large ? RCS_ERR_AGAIN : status);
+	rma_piece_end(f->r, f->len, status && f->r->large ? RCS_ERR_AGAIN : status);
 	free(f);
 	link_dirty(l);
 }
@@ -409,7 +409,7 @@ void serve_give_up(struct link *l)
 {
 	for (struct framed *f; (f = l->framed);) {
 		l->framed = f->next;
-		rma_piece_end(f->r, RCS_ERR_NODE_LOST);
+		rma_piece_end(f->r, f->len, RCS_ERR_NODE_LOST);
 		free(f);
 	}
 }

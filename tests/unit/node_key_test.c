@@ -46,7 +46,7 @@ struct rig {
 /* What the initiator's queue pair was given, the last one at the end. */
 static struct {
 	unsigned n, done;
-	uint64_t raddr;
+	uint64_t raddr, bytes;
 	uint32_t rkey;
 	uint32_t at[256]; /* in the ring of cookies */
 } posted;
@@ -58,6 +58,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	(void)bad;
 	posted.raddr = wr->wr.rdma.remote_addr;
 	posted.rkey = wr->wr.rdma.rkey;
+	posted.bytes += wr->num_sge ? wr->sg_list->length : 0;
 	posted.at[posted.n++ % 256] = lane->sq_tail % VERBS_SENDS;
 	return 0;
 }
@@ -629,6 +630,86 @@ static void ids_of_closed_regions_are_used_again_with_another_generation(void **
 	assert_non_null(region_find(&s->n, s->c, k[2]));
 }
 
+/* --- whose turn it is ------------------------------------------------------------------------------- */
+
+/* Completes piece after piece until one goes to that address: bytes that were posted before. */
+static uint64_t bytes_before(struct rig *g, uint64_t raddr)
+{
+	posted.bytes = 0;
+	for (unsigned i = 0; i < 100000; i++) {
+		turn(g);
+		if (posted.raddr == raddr)
+			return posted.bytes;
+		complete(g, VERBS_OK);
+	}
+	fail();
+	return 0;
+}
+
+static void another_rank_opens(struct side *s)
+{
+	rank_open(s);
+	region_open(s, LOCAL, REGION_LEN);
+}
+
+/* 300 puts of 64 MiB stood before it, and all of them were served before. */
+static void a_small_put_waits_for_turns_not_for_all_that_others_want(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[0];
+	uint64_t chunk;
+
+	for (unsigned i = 0; i < 300; i++)
+		put(g, 0, REGION_LEN, 0, true);
+	turns(g);
+	turns(g);
+	another_rank_opens(s);
+	put(g, 0x1230, 64, 0, true);
+	chunk = s->n.cfg.read_chunk;
+	/* 8 chunks of the other rank may wait in front of it, twice that when each completion makes room */
+	assert_in_range(bytes_before(g, BASE + 0x1230), 64, 16 * chunk);
+	while (posted.n)
+		complete(g, VERBS_OK);
+}
+
+static void ranks_of_a_node_are_served_in_turn(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[0];
+	uint64_t chunk;
+
+	for (unsigned i = 0; i < 100; i++)
+		put(g, 0, REGION_LEN, 0, true);
+	turns(g);
+	another_rank_opens(s);
+	for (unsigned i = 0; i < 10; i++)
+		put(g, i == 9 ? 0x1230 : 0, i == 9 ? 64 : REGION_LEN, 0, true);
+	chunk = s->n.cfg.read_chunk;
+	/* its own 18 pieces, as many of the other, and what was under way */
+	assert_in_range(bytes_before(g, BASE + 0x1230), 64, (18 * 2 + 20) * chunk);
+	while (posted.n)
+		complete(g, VERBS_OK);
+}
+
+/* The ring is taken as fast as before, however many wait. */
+static void thousands_of_puts_all_end(void **state)
+{
+	struct rig *g = *state;
+	unsigned asked = 0;
+
+	while (g->s[0].done_n < 30000) {
+		for (unsigned i = 0; i < 200 && asked < 30000; i++, asked++)
+			put(g, 0, 8, 0, true);
+		for (unsigned i = 0; i < 8; i++)
+			turns(g);
+		if (asked == 30000)
+			while (posted.n)
+				complete(g, VERBS_OK);
+	}
+	assert_null(g->s[0].l.flow);
+	assert_null(g->s[0].l.rmas);
+}
+
 /* --- kill -9 ---------------------------------------------------------------------------------------- */
 
 static void nothing_names_it(struct node *n, const struct chan *c)
@@ -855,6 +936,9 @@ int main(void)
 		TEST(a_lost_importer_is_not_waited_for),
 		TEST(what_was_registered_with_a_replaced_device_is_not_used),
 		TEST(ids_of_closed_regions_are_used_again_with_another_generation),
+		TEST(a_small_put_waits_for_turns_not_for_all_that_others_want),
+		TEST(ranks_of_a_node_are_served_in_turn),
+		TEST(thousands_of_puts_all_end),
 		TEST(killed_with_requests_unread_in_the_ring),
 		TEST(killed_while_requests_wait_as_frames),
 		TEST(killed_while_a_key_is_asked_for),

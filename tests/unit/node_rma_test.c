@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <utlist.h>
 
+#include "node/flow.h"
 #include "node/rma.h"
 #include "node/verbs_impl.h"
 #include "rcshare.h"
@@ -216,6 +217,7 @@ static void puts_go(struct rig *g)
 	for (int i = 0; i < PUTS; i++) {
 		r[i] = g->r;
 		DL_APPEND(g->l.rmas, &r[i]);
+		assert_true(flow_join(&g->l, &r[i]));
 	}
 	rma_pump(&g->l);
 }
