@@ -75,7 +75,7 @@ uint8_t core_ctrl_lane(const struct core_link *l, uint8_t avoid, uint8_t nth, ui
 			int mine = i == CORE_LANE_TCP ? 0 : ln->usable ? 1 : 2;
 
 			if (mine == round && i != avoid && ln->state == CORE_LANE_UP &&
-				(can_send & CORE_BIT(i)) && ln->plain < CORE_PLAIN_MAX)
+				(can_send & CORE_BIT(i)) && ln->plain < CORE_PLAIN_MAX && !core_unheard(l, i))
 				list[n++] = i;
 		}
 	}
@@ -116,7 +116,7 @@ uint64_t core_want_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (core_initiator(l) || lane >= l->cfg.rails || ln->state != CORE_LANE_DOWN ||
+	if (core_initiator(l) || !(l->lanes & CORE_BIT(lane)) || ln->state != CORE_LANE_DOWN ||
 		!ln->local_ok || !ln->want_left)
 		return CORE_NEVER;
 	return ln->want_at;
@@ -126,9 +126,10 @@ uint64_t core_want_due(const struct core_link *l, uint8_t lane)
 void core_ctrl_take_req(struct core_link *l, uint8_t lane, uint64_t now)
 {
 	struct core_lane *ln = &l->lane[lane];
+	bool there = l->lanes & CORE_BIT(lane);
 	struct core_ctrl nak;
 
-	if (ln->local_ok) {
+	if (there && ln->local_ok) {
 		core_lane_open(l, lane, now);
 		ln->gen = ln->remote.gen;
 		return;
@@ -136,7 +137,7 @@ void core_ctrl_take_req(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->gen = ln->remote.gen;
 	ln->heard = true;
 	core_ctrl_fill(l, &nak, CORE_CTRL_OPEN_NAK, lane, ln->gen);
-	nak.reason = CORE_R_PORT;
+	nak.reason = there ? CORE_R_PORT : CORE_R_ABSENT;
 	core_ctrl_reply(l, CORE_LANE_TCP, &nak);
 }
 
@@ -197,12 +198,13 @@ static void rx_open_nak(struct core_link *l, const struct core_ctrl *c, uint64_t
 	bool probe = ln->need_probe;
 	uint64_t held = ln->hold_at;
 
-	if (!core_initiator(l) || ln->state != CORE_LANE_OPENING || ln->gen != c->gen)
+	if (!core_initiator(l) || c->lane == CORE_LANE_TCP || ln->state != CORE_LANE_OPENING || ln->gen != c->gen)
 		return;
 	core_final_count(l, c->lane, c->count);
 	core_lane_kill(l, c->lane, CORE_R_PEER, now);
 	ln->heard = true;
-	/* No failure of ours: wait for its WANT, and look again now and then. */
+	/* No failure of ours: wait for its WANT, and look again now and then, where there is such a rail. */
+	ln->absent = c->reason == CORE_R_ABSENT;
 	ln->fails = fails;
 	ln->need_probe = probe;
 	ln->ud.first = false;
@@ -266,7 +268,7 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 	struct core_lane *ln;
 
 	(void)core_lane_spoke(l, lane, gen, now);
-	if (c->lane >= CORE_LANES || (c->lane != CORE_LANE_TCP && c->lane >= l->cfg.rails))
+	if (c->lane >= CORE_LANES || l->ending)
 		return;
 	if (!core_ack_in(l, c->count, 0, now))
 		return;
@@ -289,6 +291,7 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 	case CORE_CTRL_WANT:
 		if (core_initiator(l) && ln->state == CORE_LANE_DOWN) {
 			ln->naks = 0;
+			ln->absent = false;
 			/* its port came back: that was no silent path */
 			if (c->flags & CORE_CTRL_F_BACK)
 				ln->ud.first = ln->ud.now = false;
@@ -304,11 +307,8 @@ void core_link_rx_ctrl(struct core_link *l, uint8_t lane, uint32_t gen, const st
 		rx_ping(l, lane, c);
 		break;
 	case CORE_CTRL_PONG:
-		if (c->token && c->token == ln->asked_token && c->gen == ln->gen) {
-			ln->answered = true;
-			ln->ud.sure = ln->ud.ping_sent >= CORE_UD_LOST;
-			ln->asked_token = 0;
-		}
+		if (c->token && c->token == ln->asked_token && c->gen == ln->gen)
+			core_stall_answered(l, c->lane, now);
 		break;
 	default:
 		break; /* of a newer release: nothing depends on it */

@@ -24,6 +24,12 @@
 #define CORE_PLAIN_MAX 8u
 
 /*
+ * ... and since the peer was heard on any lane: its device takes them while its daemon stands still, and
+ * nobody posts the receives again that they use.
+ */
+#define CORE_UNHEARD_MAX 8u
+
+/*
  * Explicit acks are bounded by tokens: a receiver that is busy must not find more unnumbered frames
  * in its receive queue than it posted for them. A quarter of a window earns one, time a few more.
  */
@@ -50,6 +56,12 @@ static inline bool core_initiator(const struct core_link *l)
 	return l->cfg.self < l->cfg.peer;
 }
 
+/* A socket has no receives to run out of. */
+static inline bool core_unheard(const struct core_link *l, uint8_t lane)
+{
+	return lane != CORE_LANE_TCP && l->lane[lane].unheard >= CORE_UNHEARD_MAX;
+}
+
 static inline uint64_t core_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -71,6 +83,10 @@ uint64_t core_ack_due(const struct core_link *l);
 void core_ack_tick(struct core_link *l, uint64_t now);
 void core_ack_told(struct core_link *l, bool explicit_ack);
 void core_ack_force(struct core_link *l, uint64_t now);
+
+/* link.c */
+bool core_link_ended(const struct core_link *l);
+void core_link_anew(struct core_link *l, uint64_t now);
 
 /* lanes.c */
 uint8_t core_lane_best(const struct core_link *l);
@@ -99,6 +115,7 @@ uint64_t core_stall_verdict_due(const struct core_link *l, uint8_t lane);
 void core_stall_tick(struct core_link *l, uint64_t now);
 void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
 void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64_t now);
+void core_stall_answered(struct core_link *l, uint8_t lane, uint64_t now);
 void core_stall_overslept(struct core_link *l, uint64_t late);
 
 /* probe.c */

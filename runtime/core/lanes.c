@@ -239,7 +239,7 @@ static void lane_up(struct core_link *l, uint8_t lane, uint64_t now)
 	ln->asked_at = 0;
 	ln->answered = false;
 	ln->ud = (struct core_ud){.ever = ln->ud.ever, .floor = l->token};
-	ln->posts = ln->plain = 0;
+	ln->posts = ln->plain = ln->unheard = 0;
 	ln->bytes = ln->pace = 0;
 	ln->naks = 0;
 	ln->want_back = false;
@@ -283,6 +283,8 @@ bool core_lane_spoke(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t n
 	ln = &l->lane[lane];
 	if (ln->gen != gen)
 		return false;
+	for (uint8_t i = 0; i < l->cfg.rails; i++)
+		l->lane[i].unheard = 0;
 	if (ln->state == CORE_LANE_UP)
 		return true;
 	if (ln->state == CORE_LANE_SETUP) {

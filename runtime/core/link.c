@@ -33,7 +33,8 @@ const char *core_reason_name(enum core_reason r)
 		[CORE_R_SILENT] = "silent", [CORE_R_PEER] = "peer",
 		[CORE_R_SOCKET] = "socket", [CORE_R_REQUEST] = "request",
 		[CORE_R_PROTOCOL] = "protocol", [CORE_R_SETUP] = "setup",
-		[CORE_R_CLOSE] = "close",
+		[CORE_R_CLOSE] = "close", [CORE_R_ABSENT] = "absent",
+		[CORE_R_RESTART] = "restart",
 	};
 
 	return (unsigned int)r < sizeof(name) / sizeof(name[0]) && name[r] ? name[r] : "unknown";
@@ -59,6 +60,7 @@ void core_link_init(struct core_link *l, const struct core_cfg *cfg, uint64_t no
 		l->lane[i].hold_at = now;
 	}
 	l->lane[CORE_LANE_TCP].local_ok = true;
+	l->lanes = (uint8_t)(CORE_BIT(l->cfg.rails) - 1);
 	l->active = CORE_LANE_NONE;
 	l->rx_lane = CORE_LANE_NONE;
 	l->ack_at = CORE_NEVER;
@@ -83,6 +85,67 @@ void core_link_want(struct core_link *l, uint64_t now)
 	tcp->open_at = core_initiator(l) ? now : now + l->cfg.ask_ns;
 	for (uint8_t i = 0; i < l->cfg.rails; i++)
 		l->lane[i].open_at = core_max(now, l->lane[i].hold_at);
+}
+
+void core_link_lanes(struct core_link *l, uint8_t mask, uint64_t now)
+{
+	mask &= (uint8_t)(CORE_BIT(l->cfg.rails) - 1);
+	for (uint8_t i = 0; i < l->cfg.rails; i++) {
+		struct core_lane *ln = &l->lane[i];
+
+		if (!((mask ^ l->lanes) & CORE_BIT(i)))
+			continue;
+		l->lanes ^= CORE_BIT(i);
+		ln->absent = false;
+		if (!(mask & CORE_BIT(i))) {
+			core_lane_kill(l, i, CORE_R_ABSENT, now);
+			continue;
+		}
+		ln->naks = 0;
+		ln->open_at = core_max(now, ln->hold_at);
+		ln->want_left = 3;
+		ln->want_at = now;
+	}
+}
+
+bool core_link_peer(struct core_link *l, uint32_t incarnation, uint64_t now)
+{
+	if (!l->peer_inc)
+		l->peer_inc = incarnation;
+	if (!l->ending && l->peer_inc != incarnation) {
+		l->ending = true;
+		for (uint8_t i = 0; i < CORE_LANES; i++)
+			core_lane_kill(l, i, CORE_R_RESTART, now);
+	}
+	return !l->ending;
+}
+
+/* Nothing is left of what there was with the peer's former daemon. */
+bool core_link_ended(const struct core_link *l)
+{
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		if (l->lane[i].state != CORE_LANE_DOWN)
+			return false;
+	return l->ending;
+}
+
+/* What is known of this node stays; the TCP lane's generation too, which its handshake agrees on. */
+void core_link_anew(struct core_link *l, uint64_t now)
+{
+	struct core_link was = *l;
+
+	core_link_init(l, &was.cfg, now);
+	l->wanted = was.wanted;
+	l->lanes = was.lanes;
+	l->token = was.token;
+	l->no_lane_since = was.no_lane_since;
+	l->unreachable = was.unreachable;
+	l->act_unreachable = was.act_unreachable;
+	l->act_reachable = was.act_reachable;
+	l->act_state = true;
+	l->lane[CORE_LANE_TCP].gen = was.lane[CORE_LANE_TCP].gen;
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		l->lane[i].local_ok = was.lane[i].local_ok;
 }
 
 void core_link_rail(struct core_link *l, uint8_t lane, bool ok, enum core_reason why, uint64_t now)

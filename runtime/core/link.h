@@ -44,6 +44,14 @@
  * asks until it has it, and neither side opens the lane anew before: so the report of the last
  * generation is enough to keep.
  *
+ * Rails need not be the same at both ends. The owner says which lanes both have (core_link_lanes); what is
+ * asked for all the same is refused with CORE_R_ABSENT, and not asked for again until the peer wants it.
+ *
+ * Incarnations. Each start of a daemon has a number, which the handshake of the TCP connection tells and
+ * frames carry. A peer with another one than before is another daemon: it knows nothing of the session, and
+ * what the former one had of it is gone. All lanes are fenced, and then the session begins anew at both ends
+ * (core_link_peer, CORE_ACT_RESTARTED); until then its connections are refused.
+ *
  * Coming back: after a failure a lane is opened again not before `hold_ns`, doubled for each failure
  * in a row up to `hold_max_ns` and forgotten after the lane has been well for as long. It becomes
  * usable for data after `probes` ACK frames on it completed. Traffic moves to a better lane only
@@ -92,6 +100,8 @@ enum core_reason {
 	CORE_R_PROTOCOL,  /* the peer sent what it must not */
 	CORE_R_SETUP,	  /* could not be opened */
 	CORE_R_CLOSE,	  /* shut down on purpose */
+	CORE_R_ABSENT,	  /* one of the nodes has no such rail */
+	CORE_R_RESTART,	  /* the peer's daemon is another than before */
 };
 const char *core_reason_name(enum core_reason r);
 
@@ -118,7 +128,7 @@ void core_cfg_default(struct core_cfg *cfg);
 enum core_ctrl_type {
 	CORE_CTRL_OPEN_REQ = 1, /* lane, gen, blob, count */
 	CORE_CTRL_OPEN_ACK,	/* lane, gen, blob, count */
-	CORE_CTRL_OPEN_NAK,	/* lane, gen, reason */
+	CORE_CTRL_OPEN_NAK,	/* lane, gen, reason: CORE_R_ABSENT, or not usable now */
 	CORE_CTRL_OPEN_DONE,	/* lane, gen */
 	CORE_CTRL_WANT,		/* lane: my rail is usable (again), please open */
 	CORE_CTRL_LANE_DEAD,	/* lane, gen, count, reason; token 0: please confirm; flags, psn */
@@ -175,17 +185,21 @@ enum core_act_type {
 	CORE_ACT_FENCE,	  /* stop the lane so that nothing on it can execute any more, drain it; answer
 			   * core_link_fenced(). Frames posted on it are no longer held then */
 	CORE_ACT_CLOSE,	  /* destroy the lane's local end; no answer */
-	CORE_ACT_DEPTH,	  /* post receives up to depth on every open lane; answer
-			   * core_link_depth_done() */
+	CORE_ACT_DEPTH,	  /* post receives up to depth on every open lane; answer core_link_depth_done(),
+			   * or _failed() when there is a lane that has fewer now */
 	CORE_ACT_STATE,	  /* usable lane changed: `lane` is the one that carries our data now
 			   * (CORE_LANE_NONE: none) */
 	CORE_ACT_FAILOVER, /* failover record complete */
 	CORE_ACT_LANE_BACK, /* lane carries or may carry data again after a failure */
 	CORE_ACT_REPORT, /* what was held of lane, gen can be settled (core_rma_settle): told, number */
 	CORE_ACT_PROBE,	      /* send a datagram with token (seq) on lane's rail, and look at its port; the
-			       * answer is core_link_probe_answered(). It may be lost */
+			       * answer is core_link_probe_answered(). It may be lost on the way; what did not
+			       * leave is core_link_probe_unsent() */
 	CORE_ACT_UNREACHABLE, /* no usable lane for unreachable_ns */
 	CORE_ACT_REACHABLE,
+	CORE_ACT_RESTARTED, /* the former daemon of the peer is gone, all lanes to it are fenced and closed,
+			     * frames count from 0: what was outstanding to it, in slots or held, has ended
+			     * and may have been executed or not */
 };
 
 struct core_act {
@@ -225,7 +239,7 @@ struct core_ud {
 	uint8_t ping_sent; /* ... when the last PING went */
 	uint8_t left;	   /* answers that are missing before opening */
 	uint8_t rounds;	   /* in vain */
-	uint64_t at;	   /* of the last */
+	uint64_t at, token; /* of the last */
 	uint64_t floor;	   /* answers to older ones do not count */
 };
 
@@ -233,6 +247,7 @@ struct core_lane {
 	uint8_t state;	/* enum core_lane_state */
 	uint8_t reason; /* of its last death */
 	bool local_ok;	/* rail usable at this node (core_link_rail) */
+	bool absent;	/* initiator: the peer said that it has no such rail */
 	bool usable;	/* UP and past its probes */
 	bool heard;	/* the peer knows that dead_gen is dead */
 	bool early;	/* responder: the peer spoke on the lane before we were connected */
@@ -249,6 +264,7 @@ struct core_lane {
 	uint32_t dead_gen; /* last one that the peer had to be told the death of */
 	uint32_t posts;	   /* send requests outstanding */
 	uint32_t plain;	   /* ... of them ACK and CTRL frames */
+	uint32_t unheard;  /* ACK and CTRL frames on it since the peer was heard */
 	uint32_t fails;	   /* failures in a row */
 	uint64_t open_at;  /* opened then; never before hold_at */
 	uint64_t hold_at, up_at, dead_at;
@@ -258,6 +274,8 @@ struct core_lane {
 	uint64_t bytes;	      /* posted and not completed */
 	uint64_t pace;	      /* ns for 64 KiB, as lately seen */
 	uint64_t asked_at, asked_token;
+	uint64_t ask_since; /* first PING of those that are unanswered */
+	uint64_t done_at;   /* last completion, or when posts went from 0 to 1: also across doubts */
 	struct core_ud ud;
 	uint8_t dead_flags; /* of our LANE_DEAD: CORE_CTRL_F_MUTE, F_ECHO */
 	struct core_ctrl open;	 /* what is repeated while opening; type 0: not made yet */
@@ -310,8 +328,12 @@ struct core_link {
 	uint16_t depth;	 /* receives posted on every open lane */
 	uint16_t depth_want;
 	bool depth_asked;
+	uint64_t depth_at; /* receives could not be posted: not tried again before */
 	uint64_t burst_at, burst_rx; /* is the window in use? */
 	bool wanted;	 /* someone has something to say: lanes are opened */
+	uint8_t lanes;	 /* verbs lanes that both nodes have, as far as known (bits) */
+	uint32_t peer_inc; /* incarnation of the peer's daemon; 0: not known yet */
+	bool ending;	 /* it is another now: lanes are fenced, then the session begins anew */
 	uint64_t no_lane_since;
 	bool unreachable;
 	uint64_t token;
@@ -327,6 +349,19 @@ void core_link_init(struct core_link *l, const struct core_cfg *cfg, uint64_t no
 
 /* Someone wants to talk to the peer: from now on lanes are opened and kept. */
 void core_link_want(struct core_link *l, uint64_t now);
+
+/*
+ * The verbs lanes that both nodes have (bits), from the peer's record; at first all of cfg.rails. What leaves
+ * the set is fenced, what enters it is opened.
+ */
+void core_link_lanes(struct core_link *l, uint8_t mask, uint64_t now);
+
+/*
+ * A handshake has proven who speaks: the incarnation of the peer's daemon, not 0. True: it is the one known, or
+ * the first. False: it is another, and what there was with the former one is not yet over: refuse the
+ * connection, the peer tries again. Frames count only with l->peer_inc in their header.
+ */
+bool core_link_peer(struct core_link *l, uint32_t incarnation, uint64_t now);
 
 /* This node's rail works or does not (port up, device there). Starts true for TCP, false for rails. */
 void core_link_rail(struct core_link *l, uint8_t lane, bool ok, enum core_reason why, uint64_t now);
@@ -360,7 +395,13 @@ void core_link_lane_error(struct core_link *l, uint8_t lane, uint32_t gen, enum 
 	uint64_t now);
 /* The peer answered a probe. */
 void core_link_probe_answered(struct core_link *l, uint8_t lane, uint64_t token, uint64_t now);
-/* Before core_link_fenced: what the fenced queue pair tells (core_tell). Without it: nothing. */
+/* The last probe given out did not leave this node: nothing can be concluded from its silence. */
+void core_link_probe_unsent(struct core_link *l, uint8_t lane, uint64_t token);
+/*
+ * Before core_link_fenced: what the fenced queue pair tells (core_tell). Without it: nothing. Only a queue pair
+ * that was seen to stop may tell its PSN: the last receive posted, the marker, has come back flushed. One
+ * whose receives were all taken, or that had to be destroyed, tells what stands in its ledger word, or nothing.
+ */
 void core_link_report(struct core_link *l, uint8_t lane, uint32_t gen, enum core_told told,
 	uint32_t number);
 void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
@@ -368,6 +409,8 @@ void core_link_fenced(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t 
  * CORE_ACT_REPORT comes once, when it is there. */
 void core_link_hold(struct core_link *l, uint8_t lane, uint32_t gen, uint64_t now);
 void core_link_depth_done(struct core_link *l, uint64_t now);
+/* A lane has not got its receives: the old number stays what the peer is told, for hold_max_ns at least. */
+void core_link_depth_failed(struct core_link *l, uint64_t now);
 
 /*
  * Frames that arrived (CRC and incarnation already checked), in the order of their lane. ack/limit

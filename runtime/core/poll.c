@@ -19,9 +19,9 @@ static uint64_t open_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (!l->wanted || !ln->local_ok || ln->state != CORE_LANE_DOWN || ln->hold || ln->ud.now)
+	if (!l->wanted || l->ending || !ln->local_ok || ln->state != CORE_LANE_DOWN || ln->hold || ln->ud.now)
 		return CORE_NEVER;
-	if (lane != CORE_LANE_TCP && (lane >= l->cfg.rails || !core_initiator(l) || !path_up(l)))
+	if (lane != CORE_LANE_TCP && (!(l->lanes & CORE_BIT(lane)) || ln->absent || !core_initiator(l) || !path_up(l)))
 		return CORE_NEVER;
 	return ln->open_at;
 }
@@ -30,7 +30,7 @@ static uint64_t alive_due(const struct core_link *l, uint8_t lane)
 {
 	const struct core_lane *ln = &l->lane[lane];
 
-	if (ln->state != CORE_LANE_UP || ln->posts)
+	if (ln->state != CORE_LANE_UP || ln->posts || core_unheard(l, lane))
 		return CORE_NEVER;
 	return ln->probes_left ? 0 : ln->alive_at; /* probes follow each other */
 }
@@ -41,7 +41,7 @@ static uint64_t close_due(const struct core_link *l, uint8_t lane)
 
 	if (ln->state != CORE_LANE_DEAD)
 		return CORE_NEVER;
-	return ln->heard || lane == CORE_LANE_TCP ? ln->dead_at : ln->dead_at + CORE_DEAD_NS;
+	return ln->heard || lane == CORE_LANE_TCP || l->ending ? ln->dead_at : ln->dead_at + CORE_DEAD_NS;
 }
 
 static void choose(struct core_link *l, uint64_t now)
@@ -157,8 +157,13 @@ static bool lane_act(struct core_link *l, uint8_t i, struct core_act *a, uint64_
 	return true;
 }
 
-static bool link_act(struct core_link *l, struct core_act *a)
+static bool link_act(struct core_link *l, struct core_act *a, uint64_t now)
 {
+	if (core_link_ended(l)) {
+		core_link_anew(l, now);
+		a->type = CORE_ACT_RESTARTED;
+		return true;
+	}
 	if (l->act_state) {
 		l->act_state = false;
 		a->type = CORE_ACT_STATE;
@@ -197,6 +202,7 @@ static void ctrl_out(struct core_link *l, struct core_act *a, uint8_t on, uint64
 	a->gen = l->lane[on].gen;
 	core_stall_posted(l, on, CORE_FRAME_BYTES, now);
 	l->lane[on].plain++;
+	l->lane[on].unheard++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 }
 
@@ -207,7 +213,8 @@ static bool reply_act(struct core_link *l, uint32_t can_send, struct core_act *a
 	if (!l->reply_n)
 		return false;
 	on = l->reply_lane[0];
-	if (on >= CORE_LANES || l->lane[on].state != CORE_LANE_UP || !(can_send & CORE_BIT(on)))
+	if (on >= CORE_LANES || l->lane[on].state != CORE_LANE_UP || !(can_send & CORE_BIT(on)) ||
+		core_unheard(l, on))
 		on = core_ctrl_lane(l, CORE_LANE_NONE, 0, can_send);
 	if (on == CORE_LANE_NONE)
 		return false;
@@ -249,6 +256,8 @@ static bool ctrl_act(struct core_link *l, uint8_t i, uint32_t can_send, struct c
 		core_ctrl_fill(l, &a->ctrl, CORE_CTRL_WANT, i, ln->gen);
 		a->ctrl.flags = ln->want_back ? CORE_CTRL_F_BACK : 0;
 	} else {
+		if (!ln->asked_token)
+			ln->ask_since = now;
 		ln->asked_at = now;
 		ln->asked_token = ++l->token;
 		core_ctrl_fill(l, &a->ctrl, CORE_CTRL_PING, i, ln->gen);
@@ -303,6 +312,7 @@ static bool ack_out(struct core_link *l, uint8_t on, struct core_act *a, uint64_
 	a->gen = l->lane[on].gen;
 	core_stall_posted(l, on, CORE_FRAME_BYTES, now);
 	l->lane[on].plain++;
+	l->lane[on].unheard++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
 	core_ack_told(l, true);
 	return true;
@@ -311,7 +321,7 @@ static bool ack_out(struct core_link *l, uint8_t on, struct core_act *a, uint64_
 static bool ack_may(const struct core_link *l, uint8_t on, uint32_t can_send)
 {
 	return on < CORE_LANES && l->lane[on].state == CORE_LANE_UP && (can_send & CORE_BIT(on)) &&
-	       l->lane[on].plain < CORE_ACKS_MAX;
+	       l->lane[on].plain < CORE_ACKS_MAX && !core_unheard(l, on);
 }
 
 static bool ack_act(struct core_link *l, uint32_t can_send, struct core_act *a, uint64_t now)
@@ -345,7 +355,7 @@ enum core_act_type core_link_poll(struct core_link *l, uint32_t can_send, uint64
 	for (uint8_t i = 0; i < l->cfg.rails; i++)
 		if (core_probe_act(l, i, act, now))
 			return act->type;
-	if (link_act(l, act) || reply_act(l, can_send, act, now))
+	if (link_act(l, act, now) || reply_act(l, can_send, act, now))
 		return act->type;
 	for (uint8_t i = 0; i < CORE_LANES; i++)
 		if (ctrl_act(l, i, can_send, act, now))

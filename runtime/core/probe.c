@@ -31,7 +31,7 @@ uint64_t core_probe_due(const struct core_link *l, uint8_t lane)
 		return CORE_NEVER;
 	if (!u->works)
 		return u->sent >= CORE_UD_TRIES ? CORE_NEVER :
-		       u->sent			? u->at + l->cfg.ctrl_ns :
+		       u->at			? u->at + l->cfg.ctrl_ns :
 						  ln->up_at;
 	if (!ln->posts || u->answered)
 		return CORE_NEVER;
@@ -96,8 +96,16 @@ bool core_probe_act(struct core_link *l, uint8_t lane, struct core_act *a, uint6
 	a->type = CORE_ACT_PROBE;
 	a->lane = lane;
 	a->gen = l->lane[lane].gen;
-	a->seq = ++l->token;
+	a->seq = u->token = ++l->token;
 	return true;
+}
+
+/* Those before an opening count all the same: the lane must not wait for ever for what cannot be sent. */
+void core_link_probe_unsent(struct core_link *l, uint8_t lane, uint64_t token)
+{
+	if (lane < l->cfg.rails && token == l->lane[lane].ud.token && !l->lane[lane].ud.now &&
+		l->lane[lane].ud.sent)
+		l->lane[lane].ud.sent--;
 }
 
 void core_link_probe_answered(struct core_link *l, uint8_t lane, uint64_t token, uint64_t now)

@@ -159,7 +159,7 @@ static void delivered(struct core_link *l, uint64_t now)
 	if (now - l->burst_at > BURST_NS) {
 		l->burst_at = now;
 		l->burst_rx = l->rx;
-	} else if (l->depth_want < l->cfg.depth && l->rx - l->burst_rx >= 2u * l->depth) {
+	} else if (l->depth_want < l->cfg.depth && now >= l->depth_at && l->rx - l->burst_rx >= 2u * l->depth) {
 		l->depth_want = l->cfg.depth;
 		l->act_depth = true;
 	}
@@ -249,4 +249,11 @@ void core_link_depth_done(struct core_link *l, uint64_t now)
 	l->depth_asked = false;
 	l->depth = l->depth_want;
 	core_ack_force(l, now);
+}
+
+void core_link_depth_failed(struct core_link *l, uint64_t now)
+{
+	l->depth_asked = false;
+	l->depth_want = l->depth;
+	l->depth_at = now + l->cfg.hold_max_ns;
 }

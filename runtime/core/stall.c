@@ -79,6 +79,7 @@ void core_stall_progress(struct core_link *l, uint8_t lane, uint32_t bytes, uint
 
 	if (ln->posts)
 		ln->posts--;
+	ln->done_at = now;
 	if (bytes >= 4096 && now > ln->progress_at) {
 		uint64_t took = (now - ln->progress_at) * 65536 / bytes;
 
@@ -94,8 +95,31 @@ void core_stall_posted(struct core_link *l, uint8_t lane, uint32_t bytes, uint64
 	struct core_lane *ln = &l->lane[lane];
 
 	ln->bytes += bytes;
-	if (!ln->posts++)
+	if (!ln->posts++) {
+		ln->done_at = now;
 		certain(l, lane, now);
+	}
+}
+
+/*
+ * The peer answered elsewhere. When that took long its daemon stood still, or the way there did: probes that it
+ * found no receives for meanwhile say nothing, and after a longer time the lane's own silence may have been the
+ * same. Then the doubt begins anew, but not for ever: without a completion for stall_max_ns it had its time.
+ */
+void core_stall_answered(struct core_link *l, uint8_t lane, uint64_t now)
+{
+	struct core_lane *ln = &l->lane[lane];
+	uint64_t took = now - ln->ask_since;
+
+	if (took > l->cfg.stall_hard_ns && now - ln->done_at < l->cfg.stall_max_ns) {
+		certain(l, lane, now);
+		return;
+	}
+	if (took > l->cfg.stall_ask_ns)
+		core_probe_reset(l, lane);
+	ln->answered = true;
+	ln->ud.sure = ln->ud.ping_sent >= CORE_UD_LOST;
+	ln->asked_token = 0;
 }
 
 /*
@@ -108,6 +132,8 @@ void core_stall_overslept(struct core_link *l, uint64_t late)
 		l->lane[i].progress_at += late;
 		if (l->lane[i].asked_at)
 			l->lane[i].asked_at += late;
+		l->lane[i].ask_since += late;
+		l->lane[i].done_at += late;
 		l->lane[i].ud.at += late;
 	}
 }

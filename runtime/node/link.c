@@ -351,8 +351,10 @@ static void act_open(struct link *l, const struct core_act *a)
 
 static void act_connect(struct link *l, const struct core_act *a)
 {
-	int err = l->rdma[a->lane] ? verbs_lane_connect(l->rdma[a->lane], a->ctrl.blob) : -EIO;
+	int err = l->rdma[a->lane] ? verbs_lane_depth(l->rdma[a->lane], a->depth) : -EIO;
 
+	if (!err)
+		err = verbs_lane_connect(l->rdma[a->lane], a->ctrl.blob);
 	if (err) {
 		node_log(l->n, CONFIG_LOG_WARN, "queue pair on %s to node %u does not connect: %s",
 			verbs_rail_name(l->n->vb, a->lane), l->peer, strerror(-err));
@@ -375,13 +377,24 @@ static void act_fence(struct link *l, const struct core_act *a)
 	}
 }
 
+/* Where a lane has not got its receives the peer must not be told of them. */
 static void act_depth(struct link *l, uint16_t depth)
 {
-	for (unsigned r = 0; r < l->n->rails; r++)
-		if (l->rdma[r] && verbs_lane_depth(l->rdma[r], depth))
-			node_log(l->n, CONFIG_LOG_WARN, "cannot post %u receives on %s", depth,
-				verbs_rail_name(l->n->vb, r));
-	core_link_depth_done(&l->core, l->n->now);
+	bool failed = false;
+
+	for (unsigned r = 0; r < l->n->rails; r++) {
+		int err = l->rdma[r] ? verbs_lane_depth(l->rdma[r], depth) : 0;
+
+		failed |= err;
+		if (err)
+			node_log(l->n, CONFIG_LOG_WARN, "cannot post %u receives on %s for node %u: %s; its window "
+				"stays at %u; " NODE_MEMLOCK_ADVICE, depth, verbs_rail_name(l->n->vb, r), l->peer,
+				strerror(-err), l->core.depth);
+	}
+	if (failed)
+		core_link_depth_failed(&l->core, l->n->now);
+	else
+		core_link_depth_done(&l->core, l->n->now);
 }
 
 static void lanes_changed(struct link *l)

@@ -19,15 +19,14 @@ struct probe {
 _Static_assert(sizeof(struct probe) == 24, "layout");
 _Static_assert(sizeof(struct probe) <= VERBS_DATAGRAM, "room in a datagram");
 
-static void datagram(struct link *l, uint8_t lane, uint64_t token, bool answer)
+static bool datagram(struct link *l, uint8_t lane, uint64_t token, bool answer)
 {
 	const struct node_opts *o = &l->n->o;
 	struct probe p = {.magic = PROBE_MAGIC, .job = o->job, .restart = (uint16_t)o->restart,
 		.src = (uint16_t)o->self, .dst = (uint16_t)l->peer, .lane = lane, .answer = answer,
 		.token = token};
 
-	if (l->target[lane])
-		verbs_target_send(l->target[lane], &p, sizeof(p));
+	return l->target[lane] && !verbs_target_send(l->target[lane], &p, sizeof(p));
 }
 
 void probe_learn(struct link *l, uint8_t lane)
@@ -40,8 +39,8 @@ void probe_ask(struct link *l, uint8_t lane, uint64_t token)
 {
 	/* is it our own port? */
 	verbs_rail_check(l->n->vb, lane);
-	if (verbs_rail_ok(l->n->vb, lane))
-		datagram(l, lane, token, false);
+	if (!verbs_rail_ok(l->n->vb, lane) || !datagram(l, lane, token, false))
+		core_link_probe_unsent(&l->core, lane, token);
 }
 
 void probe_receive(void *arg, unsigned rail, const void *data, size_t len)
@@ -60,7 +59,7 @@ void probe_receive(void *arg, unsigned rail, const void *data, size_t len)
 	if (!l || l->lost)
 		return;
 	if (!p.answer) {
-		datagram(l, p.lane, p.token, true);
+		(void)datagram(l, p.lane, p.token, true); /* asked again when this one is lost */
 		return;
 	}
 	core_link_probe_answered(&l->core, p.lane, p.token, n->now);

@@ -131,7 +131,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 		l->mem[m].handle = VERBS_NO_MR;
 	l->next = v->lanes;
 	v->lanes = l;
-	most = v->cfg.frame_depth > CORE_SLOTS ? v->cfg.frame_depth : CORE_SLOTS;
+	most = min32((uint32_t)v->cfg.frame_depth, CORE_SLOTS);
 	l->rx_cap = most + VERBS_CONTROL + 1;
 	l->rx_first = min32(depth, most) + VERBS_CONTROL + 1;
 	err = verbs_rail_cq(r, VERBS_SENDS + l->rx_cap);

@@ -12,7 +12,7 @@
 
 #include "node/verbs_impl.h"
 
-#define UD_RECVS 64u
+#define UD_RECVS 512u /* for all peers: several probes of each of a hundred while the loop is late */
 #define UD_SENDS 32u
 #define UD_GRH	 40u /* in front of what was received, whatever the network (IBTA volume 1, 11.4.1.2) */
 #define UD_SLOT	 128u

@@ -31,7 +31,7 @@ void sim_fault_start(struct sim *s)
 {
 	for (int n = 0; n < s->nodes; n++) {
 		for (uint8_t r = 0; r < CORE_LANES; r++) {
-			s->has[n][r] = r == CORE_LANE_TCP || !sim_chance(s, 10);
+			s->has[n][r] = r == CORE_LANE_TCP || (r < s->rails[n] && !sim_chance(s, 10));
 			s->port[n][r] = s->has[n][r];
 			if (s->has[n][r] && r < s->cfg.rails)
 				tell_rail(s, n, r, CORE_R_NONE);
@@ -39,7 +39,7 @@ void sim_fault_start(struct sim *s)
 	}
 	if (s->cut_end >= 0)
 		s->cut[s->cut_end][s->cut_lane] = 1;
-	if (!s->calm)
+	if (!s->calm || s->pauses)
 		sim_at(s, sim_below(s, s->heal_at / 4), (struct sim_ev){ .type = SIM_EV_FAULT });
 }
 
@@ -61,12 +61,21 @@ static void port_down(struct sim *s, int node, uint8_t lane)
 	later(s, HEAL_PORT, node, lane, sim_chance(s, 50) ? 300 * MS : 5 * SEC);
 }
 
+static void stand_still(struct sim *s, int node)
+{
+	/* where nothing may die nobody stands still for as long as a peer is waited for */
+	uint64_t most = !s->pauses ? 100 * MS : s->calm ? 2 * SEC : 4 * SEC;
+
+	if (s->busy_until[node] <= s->now)
+		s->busy_until[node] = s->now + sim_below(s, most);
+}
+
 void sim_fault(struct sim *s)
 {
 	struct sim_end *e = &s->end[sim_below(s, (uint64_t)s->ends)];
 	uint8_t rail = (uint8_t)sim_below(s, s->cfg.rails ? s->cfg.rails : 1);
 	uint64_t most = sim_chance(s, 50) ? 100 * MS : 4 * SEC;
-	unsigned int what = (unsigned int)sim_below(s, 13);
+	unsigned int what = (unsigned int)sim_below(s, s->restarts ? 14 : 13);
 
 	if (s->now >= s->heal_at)
 		return;
@@ -75,6 +84,8 @@ void sim_fault(struct sim *s)
 	/* as often to each pair, however many there are */
 	sim_at(s, s->now + sim_below(s, s->heal_at / 4 / (uint64_t)(1 + (s->pairs - 1) / SIM_FEW_PAIRS)),
 		(struct sim_ev){ .type = SIM_EV_FAULT });
+	if (s->calm)
+		what = 12;
 	sim_trace(s, e, "fault %u, rail %d", what, rail);
 	switch (what) {
 	case 0: /* silence in one direction */
@@ -117,9 +128,11 @@ void sim_fault(struct sim *s)
 	case 11: /* devices were replaced: where probes went there is nobody */
 		s->probe_loss = 100;
 		break;
+	case 13:
+		sim_restart(s, e->node);
+		break;
 	default:
-		if (s->busy_until[e->node] <= s->now)
-			s->busy_until[e->node] = s->now + sim_below(s, 100 * MS);
+		stand_still(s, e->node);
 		break;
 	}
 }

@@ -25,6 +25,30 @@ bool sim_path(const struct sim *s, const struct sim_end *from, uint8_t lane)
 	return !s->cut[from->id][lane] && s->port[from->node][lane] && s->port[from->peer][lane];
 }
 
+/* A device gives the number of a queue pair that was destroyed to the next. */
+static uint32_t free_qpn(const struct sim *s, const struct sim_end *e, uint8_t lane)
+{
+	for (uint32_t n = 1;; n++) {
+		bool used = false;
+
+		for (int i = 0; i < s->ends && !used; i++)
+			used = i != e->id && s->end[i].node == e->node && s->end[i].qp[lane].qpn == n &&
+				s->end[i].qp[lane].state != SIM_QP_NONE;
+		if (!used)
+			return n;
+	}
+}
+
+void sim_qp_receives(struct sim_qp *q, uint32_t depth)
+{
+	if (!q->depth)
+		q->rx = SIM_SLACK + 1;
+	if (depth > q->depth) {
+		q->rx += depth - q->depth;
+		q->depth = depth;
+	}
+}
+
 void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, uint32_t uid)
 {
 	struct sim_qp *q = &e->qp[lane];
@@ -33,8 +57,9 @@ void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, u
 	q->broken = false;
 	q->gen = gen;
 	q->uid = uid;
-	q->remote = 0;
-	q->depth = 0;
+	q->remote = q->remote_qpn = 0;
+	q->qpn = tcp(lane) ? 0 : free_qpn(s, e, lane);
+	q->depth = q->rx = 0;
 	q->sq_psn = sim_rma_psn0(uid);
 	q->word = 0;
 	q->want_word = false;
@@ -102,11 +127,19 @@ static void reread(struct sim *s, const struct sim_end *e, uint8_t lane)
 	}
 }
 
-static bool accepts(const struct sim *s, const struct sim_qp *q, const struct sim_qp *p)
+/* Packets name the queue pair they are for by its number alone. */
+static bool accepts(struct sim *s, const struct sim_end *e, uint8_t lane)
 {
-	if (p->uid != q->remote || p->remote != q->uid || p->broken)
+	const struct sim_qp *q = &e->qp[lane], *p = &s->end[e->id ^ 1].qp[lane];
+	bool same = p->uid == q->remote && p->remote == q->uid;
+	bool on = p->state == SIM_QP_READY || (p->state == SIM_QP_FENCING && s->now < p->late_until);
+
+	if (p->broken || !on || (tcp(lane) ? !same : p->qpn != q->remote_qpn))
 		return false;
-	return p->state == SIM_QP_READY || (p->state == SIM_QP_FENCING && s->now < p->late_until);
+	if (!same)
+		sim_fail(s, "end %d lane %d: sends to a queue pair that is gone, and another has its number",
+			e->id, lane);
+	return same;
 }
 
 /* The packets of a put, get or ledger write; false: not all of them. */
@@ -137,21 +170,25 @@ static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 
 	if (m.type >= SIM_PUT)
 		return arrive_packets(s, e, lane);
-	p->rq_psn = core_psn_add(p->rq_psn, 1);
 	if (tcp(lane)) {
 		if (p->in_tail - p->in_head >= SIM_RING)
 			return false;
 	} else {
+		/* A queue pair that is being fenced gets no new ones: there it may wait. */
+		if (!p->rx && p->state == SIM_QP_FENCING)
+			return false;
+		s->markers += p->rx == 1;
 		/* One frame of data may use the reserve: see cap_* in core/link.h. */
-		if (p->in_tail - p->in_head >= p->depth + SIM_SLACK ||
-			(m.type == SIM_DATA && p->in_data > p->depth)) {
-			sim_fail(s, "end %d lane %d: receives overrun (%u hold data, %u others)", pe->id,
-				lane, p->in_data, p->in_tail - p->in_head - p->in_data);
+		if ((p->rx <= 1 && p->state == SIM_QP_READY) || (m.type == SIM_DATA && p->in_data > p->depth)) {
+			sim_fail(s, "end %d lane %d: receives overrun, the marker is taken (%u hold data, %u "
+				"others)", pe->id, lane, p->in_data, p->in_tail - p->in_head - p->in_data);
 			return false;
 		}
+		p->rx--;
 		if (m.type == SIM_DATA)
 			m.content = e->slot[m.seq % CORE_SLOTS];
 	}
+	p->rq_psn = core_psn_add(p->rq_psn, 1);
 	p->in[p->in_tail++ % SIM_RING] = m;
 	p->in_data += m.type == SIM_DATA;
 	q->arr++;
@@ -177,7 +214,7 @@ void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane)
 {
 	struct sim_qp *q = &e->qp[lane];
 	struct sim_end *pe = other(s, e);
-	struct sim_qp *p = &pe->qp[lane];
+	const struct sim_qp *p = &pe->qp[lane];
 	bool there = sim_path(s, e, lane), back = sim_path(s, pe, lane);
 	uint64_t t;
 
@@ -187,7 +224,7 @@ void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane)
 	if (!tcp(lane))
 		reread(s, e, lane);
 	while (!s->failed && q->arr < q->snd && there && q->out[q->arr % SIM_RING].at <= s->now &&
-		accepts(s, q, p) && arrive(s, e, lane))
+		accepts(s, e, lane) && arrive(s, e, lane))
 		;
 	if (tcp(lane)) {
 		if (q->arr == q->snd)
@@ -201,7 +238,7 @@ void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane)
 				sim_qp_break(s, e, lane, CORE_R_SOCKET, sim_below(s, MS));
 			return;
 		}
-	} else if (there && back && q->cmp < q->arr && accepts(s, q, p)) {
+	} else if (there && back && q->cmp < q->arr && accepts(s, e, lane)) {
 		sim_at(s, s->now + 2 * US + sim_below(s, s->delay_max[lane]),
 			(struct sim_ev){ .type = SIM_EV_COMPLETE, .end = (int16_t)e->id,
 				.lane = lane, .gen = q->uid, .n = q->arr });
@@ -235,8 +272,12 @@ void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n)
 void sim_probe(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t token, bool answer)
 {
 	struct sim_end *pe = other(s, e);
+	unsigned int waiting = 0;
 
-	if (!sim_path(s, e, lane) || sim_chance(s, s->probe_loss) || pe->as_n > SIM_ASYNC / 2)
+	for (int i = 0; i < s->ends; i++)
+		for (uint32_t k = 0; s->end[i].node == pe->node && k < s->end[i].as_n; k++)
+			waiting += s->end[i].as[k].type == SIM_AS_PROBE || s->end[i].as[k].type == SIM_AS_PROBED;
+	if (!sim_path(s, e, lane) || sim_chance(s, s->probe_loss) || waiting >= s->ud_room)
 		return;
 	sim_async_at(s, pe, s->now + 2 * US + sim_below(s, s->delay_max[lane]),
 		(struct sim_async){ .type = answer ? SIM_AS_PROBED : SIM_AS_PROBE, .lane = lane,
@@ -265,5 +306,5 @@ void sim_tcp_syn(struct sim *s, struct sim_end *e, uint32_t gen, uint32_t uid)
 		return; /* it times out */
 	sim_async_at(s, pe, s->now,
 		(struct sim_async){ .type = SIM_AS_ACCEPT, .lane = CORE_LANE_TCP, .gen = gen,
-			.uid = uid });
+			.uid = uid, .inc = s->inc[e->node] });
 }

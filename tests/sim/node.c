@@ -13,6 +13,9 @@ uint64_t sim_content(int src, int dst, uint64_t seq)
 	return z ^ (z >> 29);
 }
 
+/* In a lane's blob, behind two numbers: the device is known to lie. */
+#define BLOB_WORD (2 * sizeof(uint32_t))
+
 void sim_node_wake(struct sim *s, struct sim_end *e, uint64_t t)
 {
 	if (t < s->now)
@@ -37,6 +40,20 @@ static uint32_t can_send(const struct sim_end *e)
 	return can;
 }
 
+/* The handshake's end: whose daemon it is, and which rails both nodes have. False: not now. */
+static bool met(struct sim *s, struct sim_end *e, uint32_t inc)
+{
+	uint8_t a = s->rails[e->node], b = s->rails[e->peer];
+
+	if (!core_link_peer(&e->link, inc, s->now)) {
+		sim_trace(s, e, "another daemon is there, and the former one is not over");
+		return false;
+	}
+	if (s->rails_told)
+		core_link_lanes(&e->link, (uint8_t)((1u << (a < b ? a : b)) - 1), s->now);
+	return true;
+}
+
 static void tcp_accept(struct sim *s, struct sim_end *e, const struct sim_async *as)
 {
 	struct sim_end *pe = &s->end[e->id ^ 1];
@@ -44,6 +61,12 @@ static void tcp_accept(struct sim *s, struct sim_end *e, const struct sim_async 
 	uint32_t known = e->link.lane[CORE_LANE_TCP].gen;
 	uint32_t gen = as->gen > known ? as->gen : known + 1;
 
+	if (!met(s, e, as->inc)) {
+		sim_async_at(s, pe, s->now + sim_below(s, 500 * US),
+			(struct sim_async){ .type = SIM_AS_ERROR, .lane = CORE_LANE_TCP,
+				.gen = as->gen, .uid = as->uid, .reason = CORE_R_SETUP });
+		return;
+	}
 	if (e->trying && e->node < e->peer) { /* two connects crossed: the lower index's stays */
 		sim_async_at(s, pe, s->now + sim_below(s, 500 * US),
 			(struct sim_async){ .type = SIM_AS_ERROR, .lane = CORE_LANE_TCP,
@@ -60,7 +83,7 @@ static void tcp_accept(struct sim *s, struct sim_end *e, const struct sim_async 
 	if (sim_path(s, e, CORE_LANE_TCP))
 		sim_async_at(s, pe, s->now + 10 * US + sim_below(s, 500 * US),
 			(struct sim_async){ .type = SIM_AS_TCP_READY, .lane = CORE_LANE_TCP,
-				.gen = gen, .uid = as->uid });
+				.gen = gen, .uid = as->uid, .inc = s->inc[e->node] });
 }
 
 static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
@@ -83,7 +106,8 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		if (q->gen != as->gen || q->state != SIM_QP_MADE)
 			break;
 		memcpy(blob, &q->uid, sizeof(q->uid));
-		blob[sizeof(q->uid)] = sim_rma_caught(s, e->node, as->lane);
+		memcpy(blob + sizeof(q->uid), &q->qpn, sizeof(q->qpn));
+		blob[BLOB_WORD] = sim_rma_caught(s, e->node, as->lane);
 		core_link_opened(l, as->lane, as->gen, blob, s->now);
 		break;
 	case SIM_AS_CONNECTED:
@@ -110,7 +134,10 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		core_link_probe_answered(l, as->lane, as->gen, s->now);
 		break;
 	case SIM_AS_DEPTH:
-		core_link_depth_done(l, s->now);
+		if (as->reason)
+			core_link_depth_failed(l, s->now);
+		else
+			core_link_depth_done(l, s->now);
 		break;
 	case SIM_AS_ACCEPT:
 		tcp_accept(s, e, as);
@@ -119,6 +146,10 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		if (!e->trying || e->try_uid != as->uid)
 			break;
 		e->trying = false;
+		if (!met(s, e, as->inc)) {
+			core_link_lane_error(l, CORE_LANE_TCP, as->gen, CORE_R_SETUP, s->now);
+			break;
+		}
 		sim_qp_make(s, e, CORE_LANE_TCP, as->gen, as->uid * 2);
 		q->remote = as->uid * 2 + 1;
 		q->state = SIM_QP_READY;
@@ -134,6 +165,8 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 	struct core_link *l = &e->link;
 	enum core_verdict v;
 
+	if (m->inc != l->peer_inc) /* of a daemon that is gone, or not known yet */
+		return;
 	if (m->type != SIM_DATA) {
 		core_link_rx_ack(l, lane, m->gen, m->ack, m->limit, s->now);
 		if (m->type == SIM_CTRL)
@@ -150,6 +183,9 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 				(unsigned long long)m->seq, (unsigned long long)e->delivered);
 		else if (m->content != sim_content(e->peer, e->node, m->seq))
 			sim_fail(s, "end %d: frame %llu delivered with other content", e->id,
+				(unsigned long long)m->seq);
+		else if (m->to_inc && m->to_inc != s->inc[e->node])
+			sim_fail(s, "end %d: frame %llu delivered that was for the former daemon", e->id,
 				(unsigned long long)m->seq);
 		else if (m->gen != e->qp[lane].gen || e->qp[lane].state != SIM_QP_READY)
 			sim_fail(s, "end %d: frame of a dead generation delivered", e->id);
@@ -188,6 +224,7 @@ static bool drain(struct sim *s, struct sim_end *e)
 
 			batch--;
 			q->in_data -= m.type == SIM_DATA;
+			q->rx += i != CORE_LANE_TCP && q->state == SIM_QP_READY;
 			q->want_word |= m.want_word;
 			take(s, e, i, &m);
 		}
@@ -208,6 +245,7 @@ static void app(struct sim *s, struct sim_end *e)
 		if (seq != e->submitted)
 			sim_fail(s, "end %d: submit numbered %llu", e->id, (unsigned long long)seq);
 		e->slot[seq % CORE_SLOTS] = sim_content(e->node, e->peer, seq);
+		e->slot_inc[seq % CORE_SLOTS] = e->link.peer_inc;
 		e->submitted++;
 	}
 	e->app_at = s->now + 1 + sim_below(s, 2 * e->app_gap);
@@ -222,7 +260,7 @@ static void send_check(struct sim *s, struct sim_end *e, const struct core_act *
 	if (a->seq >= e->submitted)
 		sim_fail(s, "end %d: frame %llu sent before it was submitted", e->id,
 			(unsigned long long)a->seq);
-	if (a->seq >= pl->rx + pl->depth)
+	if (a->seq >= pl->rx + pl->depth && l->peer_inc == s->inc[e->peer])
 		sim_fail(s, "end %d: frame %llu beyond the limit", e->id,
 			(unsigned long long)a->seq);
 	if (q->any_seq && a->seq <= q->last_seq)
@@ -245,7 +283,8 @@ static void send_check(struct sim *s, struct sim_end *e, const struct core_act *
 static void post(struct sim *s, struct sim_end *e, const struct core_act *a)
 {
 	struct sim_qp *q = &e->qp[a->lane];
-	struct sim_msg m = { .gen = a->gen, .want_word = sim_rma_caught(s, e->node, a->lane) };
+	struct sim_msg m = { .gen = a->gen, .want_word = sim_rma_caught(s, e->node, a->lane),
+		.inc = s->inc[e->node] };
 
 	if (q->state != SIM_QP_READY || q->gen != a->gen) {
 		sim_fail(s, "end %d lane %d: sends on generation %u, which is not there", e->id,
@@ -258,6 +297,7 @@ static void post(struct sim *s, struct sim_end *e, const struct core_act *a)
 		m.type = SIM_DATA;
 		m.seq = a->seq;
 		m.content = e->slot[a->seq % CORE_SLOTS];
+		m.to_inc = e->slot_inc[a->seq % CORE_SLOTS];
 	} else if (a->type == CORE_ACT_CTRL) {
 		m.type = SIM_CTRL;
 		m.ctrl = a->ctrl;
@@ -317,6 +357,20 @@ static void fence(struct sim *s, struct sim_end *e, const struct core_act *a)
 					 .lane = a->lane, .gen = a->gen });
 }
 
+/* More receives on every lane that has some; on one of them the device may refuse. */
+static void grow(struct sim *s, struct sim_end *e, uint16_t depth)
+{
+	bool fails = sim_chance(s, s->post_fails);
+	uint8_t odd = (uint8_t)sim_below(s, CORE_LANES);
+
+	for (uint8_t i = 0; i < CORE_LANE_TCP; i++)
+		if (e->qp[i].state == SIM_QP_READY && !(fails && i == odd))
+			sim_qp_receives(&e->qp[i], depth);
+	fails = fails && odd != CORE_LANE_TCP && e->qp[odd].state == SIM_QP_READY;
+	s->grow_failed += fails;
+	sim_async_at(s, e, s->now + sim_below(s, MS), (struct sim_async){ .type = SIM_AS_DEPTH, .reason = fails });
+}
+
 static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 {
 	struct sim_qp *q = &e->qp[a->lane < CORE_LANES ? a->lane : 0];
@@ -338,8 +392,9 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 			break;
 		}
 		memcpy(&q->remote, a->ctrl.blob, sizeof(q->remote));
-		q->want_word = a->ctrl.blob[sizeof(q->remote)];
-		q->depth = a->depth;
+		memcpy(&q->remote_qpn, a->ctrl.blob + sizeof(q->remote), sizeof(q->remote_qpn));
+		q->want_word = a->ctrl.blob[BLOB_WORD];
+		sim_qp_receives(q, a->depth);
 		q->rq_psn = sim_rma_psn0(q->remote);
 		q->state = SIM_QP_READY;
 		sim_async_at(s, e, s->now + sim_below(s, MS),
@@ -355,14 +410,16 @@ static void act(struct sim *s, struct sim_end *e, const struct core_act *a)
 			q->state = SIM_QP_NONE;
 		break;
 	case CORE_ACT_DEPTH:
-		for (uint8_t i = 0; i < CORE_LANES; i++)
-			if (e->qp[i].depth < a->depth)
-				e->qp[i].depth = a->depth;
-		sim_async_at(s, e, s->now + sim_below(s, MS),
-			(struct sim_async){ .type = SIM_AS_DEPTH });
+		grow(s, e, a->depth);
 		break;
 	case CORE_ACT_PROBE:
-		sim_probe(s, e, a->lane, (uint32_t)a->seq, false);
+		if (sim_chance(s, s->probe_stuck))
+			core_link_probe_unsent(&e->link, a->lane, a->seq);
+		else
+			sim_probe(s, e, a->lane, (uint32_t)a->seq, false);
+		break;
+	case CORE_ACT_RESTARTED:
+		sim_restarted(s, e);
 		break;
 	case CORE_ACT_REPORT:
 		sim_rma_report(s, e, a);
@@ -408,8 +465,9 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 	uint32_t n = e->as_n, guard = 0;
 	bool more;
 
-	if (s->now < s->busy_until[e->node]) {
-		sim_node_wake(s, e, s->busy_until[e->node]);
+	if (s->now < s->busy_until[e->node] || s->now < s->down_until[e->node]) {
+		sim_node_wake(s, e, s->busy_until[e->node] > s->down_until[e->node] ? s->busy_until[e->node] :
+			s->down_until[e->node]);
 		return;
 	}
 	if (s->busy_odds && !sim_below(s, s->busy_odds))

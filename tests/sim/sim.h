@@ -3,7 +3,8 @@
  * sim.h - nodes, networks and faults for the protocol, from one seed.
  *
  * world.c has time, chance and the run of a seed; nic.c RC queue pairs and sockets; node.c the
- * node that drives core/link.h as the daemon does, and the checks; fault.c what breaks.
+ * node that drives core/link.h as the daemon does, and the checks; fault.c what breaks; restart.c daemons that
+ * die and come back.
  */
 #ifndef RCS_SIM_H
 #define RCS_SIM_H
@@ -21,7 +22,7 @@
 #define SIM_ENDS  (2 * SIM_PAIRS)
 #define SIM_RING  256u
 #define SIM_SLACK 16u /* receives posted beyond depth, for unnumbered frames */
-#define SIM_ASYNC 64u
+#define SIM_ASYNC 256u
 #define US	  1000ull
 #define MS	  1000000ull
 #define SEC	  1000000000ull
@@ -41,6 +42,7 @@ struct sim_msg {
 	bool want_word;	  /* frames: the sender's device is known to lie */
 	uint32_t packets; /* PUT, GET, WORD: that have not arrived */
 	struct core_ctrl ctrl;
+	uint32_t inc, to_inc; /* incarnation of the sender; DATA: of whom it was submitted for, 0: not known */
 };
 
 enum sim_qp_state {
@@ -57,6 +59,8 @@ struct sim_qp {
 	bool broken; /* the NIC gave it up, or the connection was reset */
 	uint32_t gen, uid, remote;
 	uint32_t depth;
+	uint32_t rx; /* receives posted and not taken; the last of them is the marker */
+	uint32_t qpn, remote_qpn; /* numbers come back as soon as a queue pair is destroyed */
 	uint32_t snd, arr, cmp, done; /* posted, arrived there, acknowledged, told to the node */
 	uint64_t last_arrival, good_at, late_until, xmit_at;
 	uint32_t sq_psn, rq_psn; /* of the next packet; expected next */
@@ -85,7 +89,7 @@ enum sim_async_type {
 
 struct sim_async {
 	uint8_t type, lane, reason;
-	uint32_t gen, uid;
+	uint32_t gen, uid, inc;
 };
 
 struct sim_end { /* one node's side of a pair */
@@ -93,6 +97,8 @@ struct sim_end { /* one node's side of a pair */
 	struct core_link link;
 	struct sim_qp qp[CORE_LANES];
 	uint64_t slot[CORE_SLOTS];
+	uint32_t slot_inc[CORE_SLOTS];
+	uint32_t epoch; /* events of an earlier one do not happen any more */
 	uint64_t goal, app_at, app_gap;
 	uint32_t app_burst;
 	uint64_t submitted, delivered;
@@ -133,7 +139,7 @@ struct sim_ev {
 	uint64_t t, order;
 	uint8_t type, lane;
 	int16_t end;
-	uint32_t gen, n;
+	uint32_t gen, n, epoch;
 	struct sim_async as;
 };
 
@@ -147,7 +153,15 @@ struct sim {
 	bool lossy; /* packets are lost, and repaired by the NICs */
 	unsigned int probe_loss; /* percent; 100: nobody has such queue pairs, or not any more */
 	struct sim_end *end;
-	uint64_t busy_until[SIM_NODES];
+	uint64_t busy_until[SIM_NODES], down_until[SIM_NODES];
+	uint32_t inc[SIM_NODES], incs; /* incarnations of their daemons */
+	uint8_t rails[SIM_NODES];
+	bool rails_told;	/* the handshake says how many the peer has */
+	bool pauses;		/* loops stand still for long now and then */
+	bool restarts;
+	unsigned int post_fails; /* percent: receives cannot be posted */
+	unsigned int ud_room;	/* datagrams that wait for a node at most */
+	unsigned int probe_stuck; /* percent: probes that do not leave their node */
 	uint32_t busy_odds;
 	bool slow; /* nodes serve one lane at a time, the first that has something, and take long */
 	bool honest;	/* every queue pair tells what it executed */
@@ -167,7 +181,7 @@ struct sim {
 	uint32_t uid;
 	uint64_t frames;
 	/* topologies of all seeds: of so many rails, the largest */
-	uint64_t drawn[CORE_RAILS_MAX + 1];
+	uint64_t drawn[CORE_RAILS_MAX + 1], unequal, restarted, grow_failed, markers;
 	int most_nodes, most_pairs;
 	struct sim_ev *heap;
 	uint32_t heap_n, heap_cap;
@@ -187,6 +201,7 @@ bool sim_seed(struct sim *s, uint64_t seed);
 /* nic.c */
 bool sim_path(const struct sim *s, const struct sim_end *from, uint8_t lane);
 void sim_qp_make(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen, uint32_t uid);
+void sim_qp_receives(struct sim_qp *q, uint32_t depth); /* posts what is missing */
 void sim_qp_post(struct sim *s, struct sim_end *e, uint8_t lane, struct sim_msg m);
 void sim_qp_service(struct sim *s, struct sim_end *e, uint8_t lane);
 void sim_qp_acked(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t n);
@@ -210,6 +225,10 @@ void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen
 void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a);
 uint64_t sim_rma_pump(struct sim *s, struct sim_end *e);
 void sim_rma_check(struct sim *s, const struct sim_end *e);
+
+/* restart.c */
+void sim_restart(struct sim *s, int node);
+void sim_restarted(struct sim *s, struct sim_end *e); /* the machine says so of e's peer */
 
 /* fault.c */
 void sim_fault_start(struct sim *s);

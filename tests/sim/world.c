@@ -71,6 +71,8 @@ void sim_at(struct sim *s, uint64_t t, struct sim_ev ev)
 			exit(2);
 		}
 	}
+	if (ev.type != SIM_EV_HEAL && ev.end >= 0)
+		ev.epoch = s->end[ev.end].epoch;
 	ev.t = t < s->now ? s->now : t;
 	ev.order = s->order++;
 	for (i = s->heap_n++; i && before(&ev, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -129,6 +131,7 @@ static void topology(struct sim *s)
 static void setup(struct sim *s)
 {
 	uint64_t total;
+	bool unequal;
 
 	topology(s);
 	total = (300 + sim_below(s, 2700)) * (uint64_t)(1 + s->pairs / (2 * SIM_FEW_PAIRS));
@@ -136,6 +139,18 @@ static void setup(struct sim *s)
 	core_cfg_default(&s->cfg);
 	s->cfg.rails = (uint8_t)sim_below(s, CORE_RAILS_MAX + 1);
 	s->drawn[s->cfg.rails]++;
+	unequal = sim_chance(s, 40);
+	s->unequal += unequal;
+	for (int n = 0; n < s->nodes; n++) {
+		s->rails[n] = unequal ? (uint8_t)sim_below(s, s->cfg.rails + 1u) : s->cfg.rails;
+		s->inc[n] = ++s->incs;
+	}
+	s->rails_told = sim_chance(s, 50);
+	s->pauses = sim_chance(s, 30);
+	s->restarts = !s->calm && sim_chance(s, 25);
+	s->post_fails = sim_chance(s, 30) ? 30 : 0;
+	s->ud_room = sim_chance(s, 50) ? 64 : 1 + (unsigned int)sim_below(s, 8);
+	s->probe_stuck = sim_chance(s, 30) ? 30 : 0;
 	s->most_nodes = s->nodes > s->most_nodes ? s->nodes : s->most_nodes;
 	s->most_pairs = s->pairs > s->most_pairs ? s->pairs : s->most_pairs;
 	s->cfg.depth0 = (uint16_t)(1u << (2 + sim_below(s, 4)));
@@ -177,6 +192,7 @@ static void setup(struct sim *s)
 			struct core_cfg cfg = s->cfg;
 
 			memset(&e->link, 0, sizeof(*e) - offsetof(struct sim_end, link));
+			cfg.rails = s->rails[k ? b : a];
 			e->id = i + k;
 			e->node = k ? b : a;
 			e->peer = k ? a : b;
@@ -188,7 +204,7 @@ static void setup(struct sim *s)
 			e->last_lane = CORE_LANE_NONE;
 			e->goal = sim_below(s, 2 * total / (uint64_t)s->ends + 1);
 			core_rma_init(&e->rma);
-			e->rma_goal = s->cfg.rails && sim_chance(s, 80) ? (uint32_t)sim_below(s, SIM_RMA) : 0;
+			e->rma_goal = cfg.rails && sim_chance(s, 80) ? (uint32_t)sim_below(s, SIM_RMA) : 0;
 			e->app_burst = 1 + (uint32_t)sim_below(s, sim_chance(s, 50) ? 4 : 150);
 			e->app_gap = s->heal_at * e->app_burst / (e->goal + 1) + 1;
 			if (sim_chance(s, 50) || (e->node < e->peer) == lower)
@@ -208,6 +224,8 @@ static void dispatch(struct sim *s, const struct sim_ev *ev)
 	struct sim_end *e = &s->end[ev->end >= 0 && ev->end < s->ends ? ev->end : 0];
 	struct sim_qp *q = &e->qp[ev->lane];
 
+	if (ev->type != SIM_EV_HEAL && ev->end >= 0 && ev->epoch != e->epoch)
+		return;
 	switch (ev->type) {
 	case SIM_EV_RUN:
 		if (e->run_at == ev->t) {
@@ -225,6 +243,8 @@ static void dispatch(struct sim *s, const struct sim_ev *ev)
 			sim_qp_acked(s, e, ev->lane, ev->n);
 		break;
 	case SIM_EV_ASYNC:
+		if (s->now < s->down_until[e->node] && ev->as.type != SIM_AS_RAIL && ev->as.type != SIM_AS_WANT)
+			break; /* nobody is there */
 		if (e->as_n == SIM_ASYNC) {
 			sim_fail(s, "end %d: too many events at once", e->id);
 			break;
@@ -336,6 +356,8 @@ bool sim_seed(struct sim *s, uint64_t seed)
 	s->heap_n = 0;
 	s->uid = 0;
 	memset(s->busy_until, 0, sizeof(s->busy_until));
+	memset(s->down_until, 0, sizeof(s->down_until));
+	s->incs = 0;
 	memset(s->cut, 0, sizeof(s->cut));
 	setup(s);
 
