@@ -23,7 +23,10 @@ int cli_config(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_log(int argc, char **argv);
 
-/* "rcshare: ...\n" on stderr; returns code. */
+/* Puts a ? in the place of each control character and of what is no UTF-8; returns text. */
+char *cli_clean(char *text);
+
+/* "rcshare: ...\n" on stderr, cleaned; returns code. */
 int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* JOB[.RESTART]: 0 or -EINVAL. *restart is -1 when it was not given. */

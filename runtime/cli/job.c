@@ -49,15 +49,3 @@ int cli_job_operand(int argc, char **argv, void (*usage)(FILE *), uint32_t *job,
 			"17.1", argv[optind]);
 	return CLI_OK;
 }
-
-int cli_fail(int code, const char *fmt, ...)
-{
-	va_list ap;
-
-	fputs("rcshare: ", stderr);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-	return code;
-}

@@ -2,15 +2,20 @@
 /* `rcshare log`: failovers of a job, of all nodes whose logs lie in log_dir, in order of time. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "config/config.h"
+
+#define LINE_MAX_BYTES (256 * 1024) /* the daemon writes shorter ones */
 
 struct log {
 	json_t *records; /* array */
@@ -30,34 +35,66 @@ static void usage(FILE *out)
 		out);
 }
 
-static void read_file(struct log *l, const char *path, bool all)
+/*
+ * The folder and its files are a user's: a link would show root another file, and a FIFO would keep
+ * him waiting. NULL with errno.
+ */
+static FILE *log_open(int dir, const char *name)
 {
-	FILE *f = fopen(path, "re");
-	char *line = NULL;
-	size_t cap = 0;
-	ssize_t n;
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+	FILE *f = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		errno = EINVAL;
+	else
+		f = fdopen(fd, "r");
+	if (!f)
+		close(fd);
+	return f;
+}
+
+static void read_line(struct log *l, const char *line, size_t len, bool all)
+{
+	json_t *o = json_loadb(line, len, 0, NULL);
+	const char *event = json_string_value(json_object_get(o, "event"));
+
+	/* A line may be torn where the disk was full: pass over it, and say so. */
+	if (!event) {
+		l->bad++;
+	} else {
+		l->dropped += (uint64_t)json_integer_value(json_object_get(o, "dropped"));
+		if (all || !strcmp(event, "failover"))
+			json_array_append(l->records, o);
+	}
+	json_decref(o);
+}
+
+static void read_file(struct log *l, int dir, const char *path, const char *name, bool all)
+{
+	static char line[LINE_MAX_BYTES];
+	FILE *f = log_open(dir, name);
+	bool whole = true, ends;
+	size_t len;
 
 	if (!f) {
-		l->denied = errno == EACCES;
-		cli_fail(0, "cannot read %s: %s", path, strerror(errno));
+		l->denied |= errno == EACCES;
+		cli_fail(0, "cannot read %s/%s: %s", path, name, errno == ELOOP ? "it is a link" :
+			errno == EINVAL ? "it is no regular file" : strerror(errno));
 		return;
 	}
 	l->files++;
-	while ((n = getline(&line, &cap, f)) > 0) {
-		json_t *o = json_loadb(line, (size_t)n, 0, NULL);
-		const char *event = json_string_value(json_object_get(o, "event"));
-
-		/* A line may be torn where the disk was full: pass over it, and say so. */
-		if (!event) {
-			l->bad++;
-		} else {
-			l->dropped += (uint64_t)json_integer_value(json_object_get(o, "dropped"));
-			if (all || !strcmp(event, "failover"))
-				json_array_append(l->records, o);
-		}
-		json_decref(o);
+	while (fgets(line, sizeof(line), f)) {
+		len = strlen(line);
+		ends = len && line[len - 1] == '\n';
+		if (!whole && ends)
+			l->bad++; /* longer than any record */
+		else if (whole && (ends || len + 1 < sizeof(line)))
+			read_line(l, line, len, all);
+		whole = ends;
 	}
-	free(line);
 	fclose(f);
 }
 
@@ -66,26 +103,29 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strverscmp((*a)->d_name, (*b)->d_name);
 }
 
-static void read_dir(struct log *l, const char *dir, bool all)
+static void read_dir(struct log *l, int parent, const char *parent_path, const char *name, bool all)
 {
+	int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent **list;
-	int n = scandir(dir, &list, NULL, by_name);
+	char path[1024];
+	int n = dir < 0 ? -1 : scandirat(dir, ".", &list, NULL, by_name);
 
 	if (n < 0) {
 		l->denied |= errno == EACCES;
+		if (dir >= 0)
+			close(dir);
 		return;
 	}
+	snprintf(path, sizeof(path), "%s/%s", parent_path, name);
 	for (int i = 0; i < n; i++) {
 		const char *dot = strrchr(list[i]->d_name, '.');
-		char path[1024];
 
-		if (dot && !strcmp(dot, ".jsonl")) {
-			snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
-			read_file(l, path, all);
-		}
+		if (dot && !strcmp(dot, ".jsonl"))
+			read_file(l, dir, path, list[i]->d_name, all);
 		free(list[i]);
 	}
 	free(list);
+	close(dir);
 }
 
 static const char *str(const json_t *o, const char *key)
@@ -190,12 +230,11 @@ int cli_log(int argc, char **argv)
 	struct config_error err;
 	struct config cfg;
 	const char *dir = NULL;
-	char path[512];
 	bool all = false, as_json = false;
 	struct dirent **list = NULL;
 	int64_t restart, r;
 	uint32_t job, j;
-	int c, n, code;
+	int c, n, code, top;
 
 	while ((c = getopt_long(argc, argv, "h", opts, NULL)) != -1) {
 		switch (c) {
@@ -225,20 +264,21 @@ int cli_log(int argc, char **argv)
 			return cli_fail(CLI_NO, "%s", err.text);
 		dir = cfg.log_dir;
 	}
-	n = scandir(dir, &list, NULL, by_name);
+	top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	n = top < 0 ? -1 : scandirat(top, ".", &list, NULL, by_name);
 	if (n < 0 && errno != ENOENT)
 		return cli_fail(CLI_NO, "cannot read %s: %s", dir, strerror(errno));
 	l.records = json_array();
 	for (int i = 0; i < n; i++) {
 		/* A folder without a restart is that of restart 0. */
 		if (!cli_job_parse(list[i]->d_name, &j, &r) && j == job &&
-			(restart < 0 || (r < 0 ? 0 : r) == restart)) {
-			snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
-			read_dir(&l, path, all);
-		}
+			(restart < 0 || (r < 0 ? 0 : r) == restart))
+			read_dir(&l, top, dir, list[i]->d_name, all);
 		free(list[i]);
 	}
 	free(list);
+	if (top >= 0)
+		close(top);
 	if (l.files)
 		code = print(&l, all, as_json);
 	else if (l.denied)

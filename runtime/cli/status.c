@@ -73,18 +73,19 @@ static int no_job(const char *name, const char *jobs)
 			jobs);
 	return cli_fail(CLI_NO,
 		"job %s has no rcshare daemon on this node, nor has any other job; ask on one of the "
-		"job's nodes (`srun --jobid=%s --overlap rcshare status %s`)",
-		name, name, name);
+		"job's nodes (`srun --jobid=%.*s --overlap rcshare status %s`)",
+		name, (int)strcspn(name, "."), name, name);
 }
 
-static int not_allowed(const char *dir)
+/* `path`: the job's socket, or its folder where a release before has given that to the user. */
+static int not_allowed(const char *path)
 {
 	struct stat st;
 	struct passwd *pw = NULL;
 
-	if (!stat(dir, &st))
+	if (!stat(path, &st))
 		pw = getpwuid(st.st_uid);
-	return cli_fail(CLI_NO, "%s belongs to %s: only its owner and root may look", dir,
+	return cli_fail(CLI_NO, "%s belongs to %s: only its owner and root may look", path,
 		pw ? pw->pw_name : "another user");
 }
 
@@ -112,8 +113,9 @@ static int ask(const char *path, int *answer)
 	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
 	setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	if (connect(s, (struct sockaddr *)&sun, sizeof(sun))) {
-		code = cli_fail(CLI_DAEMON, "cannot reach the daemon at %s: %s%s", path, strerror(errno),
-			errno == ECONNREFUSED || errno == ENOENT ? " (it has ended)" : "");
+		code = errno == EACCES ? not_allowed(path) :
+			cli_fail(CLI_DAEMON, "cannot reach the daemon at %s: %s%s", path, strerror(errno),
+				errno == ECONNREFUSED || errno == ENOENT ? " (it has ended)" : "");
 		goto out;
 	}
 	if (send(s, &msg, sizeof(msg), MSG_NOSIGNAL) != (ssize_t)sizeof(msg)) {
@@ -130,7 +132,8 @@ static int ask(const char *path, int *answer)
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && fd < 0)
 			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	if (n < (ssize_t)sizeof(msg) || msg.type != SHM_MSG_STATUS) {
-		code = cli_fail(CLI_DAEMON, "the daemon's answer makes no sense");
+		code = cli_fail(CLI_DAEMON, "the daemon at %s did not answer the question for its status; it is "
+			"of another release, or something else listens there", path);
 	} else if (msg.status) {
 		msg.sentence[sizeof(msg.sentence) - 1] = '\0';
 		code = cli_fail(CLI_DAEMON, "the daemon says: %s",
@@ -160,7 +163,9 @@ static json_t *read_answer(int fd)
 	char *text;
 	ssize_t n;
 
-	if (fstat(fd, &st) || st.st_size <= 0 || st.st_size > (off_t)STATUS_SIZE_MAX)
+	/* Memory, as the daemon sends it: reading another file might wait for somebody. */
+	if (fcntl(fd, F_GET_SEALS) < 0 || fstat(fd, &st) || st.st_size <= 0 ||
+		st.st_size > (off_t)STATUS_SIZE_MAX)
 		return NULL;
 	text = malloc((size_t)st.st_size);
 	if (!text)
@@ -172,6 +177,24 @@ static json_t *read_answer(int fd)
 		o = json_loadb(text, (size_t)n, 0, &je);
 	free(text);
 	return o;
+}
+
+/* All texts of the answer, before one of them is printed. jansson's own depth limit bounds this one. */
+static void clean_answer(json_t *v)
+{
+	const char *key;
+	char *text;
+	json_t *e;
+	size_t i;
+
+	json_object_foreach(v, key, e)
+		clean_answer(e);
+	json_array_foreach(v, i, e)
+		clean_answer(e);
+	text = json_is_string(v) ? cli_clean(strdup(json_string_value(v))) : NULL;
+	if (text)
+		json_string_set(v, text);
+	free(text);
 }
 
 static const char *str(const json_t *o, const char *key)
@@ -350,6 +373,7 @@ int cli_status(int argc, char **argv)
 		json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 		putchar('\n');
 	} else {
+		clean_answer(root);
 		code = print_table(root);
 	}
 	json_decref(root);

@@ -25,11 +25,7 @@ static void add(struct cli_table *t, char *text)
 		t->cell = grown;
 		t->cap = cap;
 	}
-	/* What came from a file or a daemon goes to a terminal: no control characters. */
-	for (char *c = text; c && *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	t->cell[t->n++] = text;
+	t->cell[t->n++] = cli_clean(text);
 }
 
 struct cli_table *cli_table_new(unsigned columns, const char *const *head)

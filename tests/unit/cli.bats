@@ -131,6 +131,7 @@ answer() {
 		kind, abi = struct.unpack_from("II", c.recv(4096))
 		fd = os.memfd_create("status")
 		os.write(fd, text)
+		fd = os.open(os.environ["RCS_TEST_FILE"], os.O_RDONLY) if "RCS_TEST_FILE" in os.environ else fd
 		msg = struct.pack("IIiI192s", kind, abi, status, 0, b"no room for it")
 		fds = [] if status else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
 		c.sendmsg([msg], fds)
@@ -166,10 +167,20 @@ status_text='{"job": 17, "restart": 0, "node": 0, "host": "n0", "version": "0.1.
 }
 
 @test "status shows no control characters that came from elsewhere" {
-	printf '{"nodes": [{"node": 1, "host": "a\\u001b[31mb"}]}' >a.json
+	printf '{"job": 17, "host": "h\\u001b[2J", "version": "\\u009b31m", "rails": [{"name": "r\\u0007"}],
+		"log_dropped": 1, "log_error": "e\\u001b]0;x",
+		"nodes": [{"node": 1, "host": "a\\u001b[31mb"}]}' >a.json
 	answer a.json
 	run -0 --separate-stderr "$rcshare" status 17
-	[[ $output == *'a?[31mb'* ]]
+	[[ $output == *'a?[31mb'* && $output == *'h?[2J'* && $output == *' r?'* && $output == *'e?]0;x'* ]]
+	[[ $output != *$'\e'* && $output != *$'\a'* && $output != *$'\xc2\x9b'* ]]
+}
+
+@test "status takes memory alone from a daemon" {
+	echo '{"job": 17}' >a.json
+	RCS_TEST_FILE=a.json answer a.json
+	run -3 "$rcshare" status 17
+	[[ $output == *"no JSON object" ]]
 }
 
 @test "status of a daemon that refuses repeats its sentence" {
@@ -221,6 +232,35 @@ failover() { # UTC HOST PEER
 	[[ ${#lines[@]} == 2 ]]
 	[[ $stderr == *"5 records are missing"* ]]
 	[[ $stderr == *"1 lines were damaged"* ]]
+}
+
+@test "log waits for no FIFO and follows no link of the job's user" {
+	mkdir -p logs/17 logs/18 other
+	failover 2026-01-01T00:00:03Z n0 n1 >logs/17/3.jsonl
+	failover 2026-01-01T00:00:04Z other n1 >other/secret.jsonl
+	mkfifo logs/17/0.jsonl
+	ln -s "$PWD/other/secret.jsonl" logs/17/1.jsonl
+	{ head -c 400000 /dev/zero | tr '\0' x; echo; failover 2026-01-01T00:00:05Z n2 n1; } >logs/17/2.jsonl
+	ln -s "$PWD/other" logs/17.1
+	run -0 --separate-stderr timeout 20 "$rcshare" log 17 --dir logs
+	[[ ${#lines[@]} == 3 && $output == *:03Z*:05Z* && $output != *:04Z* ]]
+	[[ $stderr == *"cannot read logs/17/0.jsonl: it is no regular file"* ]]
+	[[ $stderr == *"cannot read logs/17/1.jsonl: it is a link"* ]]
+	[[ $stderr == *"1 lines were damaged"* ]]
+	ln -s logs linked
+	run -0 --separate-stderr "$rcshare" log 17 --dir linked	# the admin's own
+}
+
+@test "messages show no control characters of a file's name" {
+	mkdir -p logs/17
+	mkfifo logs/17/$'\e[31m.jsonl'
+	run -1 timeout 20 "$rcshare" log 17 --dir logs
+	[[ $output == *'?[31m.jsonl'* && $output != *$'\e'* ]]
+}
+
+@test "status tells to ask on a node of the job, by its number alone" {
+	run -1 "$rcshare" status 17.1
+	[[ $output == *"srun --jobid=17 --overlap rcshare status 17.1"* ]]
 }
 
 @test "rcshare(1) has every key of --rcshare" {
