@@ -26,7 +26,8 @@ struct plan {
 	struct child_user user;
 	gid_t groups[NGROUPS];
 	int ngroups;
-	int token, ready, lock;
+	int token, ready, go[2];
+	struct child_files files;
 };
 
 static int plan_user(struct plan *p, struct plug_error *err)
@@ -40,13 +41,21 @@ static int plan_user(struct plan *p, struct plug_error *err)
 	p->envp[n++] = "LANG=C";
 	p->ngroups = 1;
 	p->groups[0] = p->user.gid;
+	if (p->user.gids && p->user.ngids > NGROUPS)
+		return plug_error_set(err, -E2BIG, "the job's user is in more than %d groups", NGROUPS);
+	if (p->user.gids) {
+		p->ngroups = p->user.ngids;
+		memcpy(p->groups, p->user.gids, (size_t)p->ngroups * sizeof(*p->groups));
+	}
 	if (getpwuid_r(p->user.uid, &pw, buf, sizeof(buf), &found) == 0 && found) {
 		snprintf(p->env[1], sizeof(p->env[1]), "HOME=%s", found->pw_dir);
 		snprintf(p->env[2], sizeof(p->env[2]), "USER=%s", found->pw_name);
 		p->envp[n++] = p->env[1];
 		p->envp[n++] = p->env[2];
-		p->ngroups = NGROUPS;
-		if (getgrouplist(found->pw_name, p->user.gid, p->groups, &p->ngroups) < 0)
+		if (!p->user.gids)
+			p->ngroups = NGROUPS;
+		if (!p->user.gids &&
+			getgrouplist(found->pw_name, p->user.gid, p->groups, &p->ngroups) < 0)
 			return plug_error_set(err, -E2BIG, "user %s is in more than %d groups",
 				found->pw_name, NGROUPS);
 	}
@@ -98,26 +107,41 @@ static void close_from(unsigned int first)
 		close((int)fd);
 }
 
-/* Moves the three descriptors to 3, 4, 5, wherever they are now, and closes all others. */
+/* Moves the five descriptors to 3 to 7, wherever they are now, and closes all others. */
 static void arrange_fds(struct plan *p)
 {
-	int null, token, lock;
+	const int from[] = {p->token, p->ready, p->files.lock, p->files.listen, p->files.nodes};
+	int null, moved[5];
 
 	/* First out of the way of the targets. */
-	token = fcntl(p->token, F_DUPFD, 16);
-	p->ready = fcntl(p->ready, F_DUPFD, 16);
-	lock = fcntl(p->lock, F_DUPFD, 16);
+	for (int i = 0; i < 5; i++) {
+		moved[i] = fcntl(from[i], F_DUPFD, 16);
+		if (moved[i] < 0)
+			_exit(2);
+	}
 	null = open("/dev/null", O_RDWR);
-	if (token < 0 || p->ready < 0 || lock < 0 || null < 0)
+	if (null < 0)
 		_exit(2);
-	dup2(null, 0);
-	dup2(null, 1);
-	dup2(null, 2);
-	dup2(token, CHILD_TOKEN_FD);
-	dup2(p->ready, CHILD_READY_FD);
-	dup2(lock, CHILD_LOCK_FD);
+	for (int i = 0; i < 3; i++)
+		dup2(null, i);
+	for (int i = 0; i < 5; i++)
+		dup2(moved[i], CHILD_TOKEN_FD + i);
 	p->ready = CHILD_READY_FD;
-	close_from(CHILD_LOCK_FD + 1);
+	close_from(CHILD_NODES_FD + 1);
+}
+
+/* Root has something to do first: the process's place. Without a word root's process has ended. */
+static void await_go(struct plan *p)
+{
+	char go;
+	ssize_t n;
+
+	close(p->go[1]);
+	do {
+		n = read(p->go[0], &go, 1);
+	} while (n < 0 && errno == EINTR);
+	if (n != 1)
+		_exit(2);
 }
 
 static void reset_signals(void)
@@ -169,8 +193,9 @@ static void set_oom_score(void)
 
 static void become_daemon(struct plan *p)
 {
-	arrange_fds(p);
 	reset_signals();
+	await_go(p);
+	arrange_fds(p);
 	set_limits(&p->user);
 	set_oom_score();
 	setpriority(PRIO_PROCESS, 0, 0);
@@ -199,10 +224,10 @@ static void close_pair(int fds[2])
 	fds[0] = fds[1] = -1;
 }
 
-int plug_child_spawn(const char *path, char *const argv[], const struct child_user *user, int lock,
-	struct child *child, struct plug_error *err)
+int plug_child_spawn(const char *path, char *const argv[], const struct child_user *user,
+	const struct child_files *files, struct child *child, struct plug_error *err)
 {
-	int token[2] = {-1, -1}, ready[2] = {-1, -1}, report[2] = {-1, -1};
+	int go[2] = {-1, -1}, token[2] = {-1, -1}, ready[2] = {-1, -1}, report[2] = {-1, -1};
 	struct plan *p = calloc(1, sizeof(*p));
 	pid_t middle, pid = 0;
 	ssize_t n;
@@ -213,17 +238,19 @@ int plug_child_spawn(const char *path, char *const argv[], const struct child_us
 	p->path = path;
 	p->argv = argv;
 	p->user = *user;
-	p->lock = lock;
+	p->files = *files;
 	rc = plan_user(p, err);
 	if (rc)
 		goto out;
-	if (pipe2(token, O_CLOEXEC) || pipe2(ready, O_CLOEXEC) || pipe2(report, O_CLOEXEC)) {
+	if (pipe2(token, O_CLOEXEC) || pipe2(ready, O_CLOEXEC) || pipe2(report, O_CLOEXEC) ||
+		pipe2(go, O_CLOEXEC)) {
 		rc = plug_error_set(
 			err, -errno, "no pipes to start the daemon: %s", strerror(errno));
 		goto out;
 	}
 	p->token = token[0];
 	p->ready = ready[1];
+	memcpy(p->go, go, sizeof(go));
 	middle = fork();
 	if (middle < 0) {
 		rc = plug_error_set(err, -errno, "cannot fork: %s", strerror(errno));
@@ -252,9 +279,11 @@ int plug_child_spawn(const char *path, char *const argv[], const struct child_us
 	child->token_fd[0] = token[0];
 	child->token_fd[1] = token[1];
 	child->ready_fd = ready[0];
-	token[0] = token[1] = ready[0] = -1;
+	memcpy(child->go_fd, go, sizeof(go));
+	token[0] = token[1] = ready[0] = go[0] = go[1] = -1;
 out:
 	close_pair(token);
+	close_pair(go);
 	close_pair(ready);
 	close_pair(report);
 	free(p);
@@ -270,11 +299,16 @@ void plug_child_give(struct child *child, const void *data, size_t size)
 		n = write(child->token_fd[1], data, size);
 	} while (n < 0 && errno == EINTR);
 	close_pair(child->token_fd);
+	do {
+		n = write(child->go_fd[1], "", 1);
+	} while (n < 0 && errno == EINTR);
+	close_pair(child->go_fd);
 }
 
 void plug_child_close(struct child *child)
 {
 	close_pair(child->token_fd);
+	close_pair(child->go_fd);
 	if (child->ready_fd >= 0)
 		close(child->ready_fd);
 	child->ready_fd = -1;

@@ -2,10 +2,11 @@
 #include "spank/conf.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef RCSHARE_DAEMON
+#ifndef RCSHARE_DAEMON /* the Makefile's SBINDIR */
 #define RCSHARE_DAEMON "/usr/sbin/rcshared"
 #endif
 
@@ -14,6 +15,7 @@ static const struct plug_conf defaults = {
 	.daemon = RCSHARE_DAEMON,
 	.run_dir = "/run/rcshare",
 	.timeout_ms = 5000,
+	.min_nodes = 2,
 };
 
 static const char *value_of(const char *arg, const char *key)
@@ -67,9 +69,17 @@ static int set_arg(struct plug_conf *conf, const char *arg, struct plug_error *e
 		conf->timeout_given = true;
 		return 0;
 	}
+	if ((v = value_of(arg, "min_nodes"))) {
+		n = strtol(v, &end, 10);
+		if (end == v || *end || n < 1 || n > 65536)
+			return plug_error_set(err, -EINVAL,
+				"argument '%s' in plugstack.conf: 1 to 65536 nodes", arg);
+		conf->min_nodes = (uint32_t)n;
+		return 0;
+	}
 	return plug_error_set(err, -EINVAL,
 		"unknown argument '%s' in plugstack.conf; known are config=, "
-		"default=, key_file=, daemon=, run_dir=, log_dir=, timeout=",
+		"default=, min_nodes=, key_file=, daemon=, run_dir=, log_dir=, timeout=",
 		arg);
 }
 
@@ -85,4 +95,15 @@ int plug_conf_parse(int argc, char **argv, struct plug_conf *conf, struct plug_e
 			first = rc;
 	}
 	return first;
+}
+
+void plug_conf_node(struct plug_conf *conf, const char *node)
+{
+	const char *at = strstr(conf->run_dir, "%n");
+
+	if (!at)
+		return;
+	snprintf(conf->run_room, sizeof(conf->run_room), "%.*s%s%s", (int)(at - conf->run_dir),
+		conf->run_dir, node, at + 2);
+	conf->run_dir = conf->run_room;
 }

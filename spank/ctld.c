@@ -3,26 +3,26 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shm/channel.h"
+#include "spank/command.h"
+#include "spank/hostlist.h"
 
-#define COMMAND_MS 10000 /* a command that takes longer has failed */
 #define CONNECT_MS 1000	 /* a slurmd that does not take a connection so long is not there */
 #define STOP_S 2
+#define CTLD_NAME sizeof(((struct shm_witness *)0)->node)
 
 static struct {
 	bool running;
@@ -34,6 +34,13 @@ static struct {
 } self;
 
 /* --- pure ------------------------------------------------------------------------------------- */
+
+bool ctld_name_ok(const char *name)
+{
+	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+	return n && !name[n] && *name != '-' && strcasecmp(name, "ALL") != 0;
+}
 
 bool ctld_listed(const char *nodes, const char *name)
 {
@@ -67,150 +74,154 @@ bool ctld_value(const char *text, const char *key, char *out, size_t size)
 	return false;
 }
 
-int ctld_down(const char *text)
+/* Is it about this node, and no other? */
+static bool ctld_about(const char *text, const char *node)
+{
+	char name[CTLD_NAME], *more = strstr(text, "NodeName=");
+
+	return ctld_value(text, "NodeName", name, sizeof(name)) && strcmp(name, node) == 0 && more &&
+	       !strstr(more + 1, "NodeName=");
+}
+
+int ctld_down(const char *text, const char *node)
 {
 	char state[128];
 
-	if (!ctld_value(text, "State", state, sizeof(state)))
+	if (!ctld_about(text, node) || !ctld_value(text, "State", state, sizeof(state)))
 		return -1;
 	state[strcspn(state, "*+")] = '\0'; /* flags behind the state */
 	return strcmp(state, "DOWN") == 0;
 }
 
+bool ctld_address(const char *text, const char *node, char *addr, size_t asize, char *port, size_t psize)
+{
+	*port = '\0';
+	if (!ctld_about(text, node) || !ctld_value(text, "NodeAddr", addr, asize))
+		return false;
+	ctld_value(text, "Port", port, psize); /* only where it is not SlurmdPort */
+	return strspn(port, "0123456789") == strlen(port);
+}
+
+bool ctld_step_has(const char *text, uint32_t job, uint32_t step, const char *node)
+{
+	char id[64], want[64], *list = malloc(PLUG_HOSTLIST_MAX), *names = NULL;
+	struct plug_error err;
+	bool has;
+
+	snprintf(want, sizeof(want), "%u.%u", job, step);
+	has = list && ctld_value(text, "StepId", id, sizeof(id)) && strcmp(id, want) == 0 &&
+	      ctld_value(text, "NodeList", list, PLUG_HOSTLIST_MAX) &&
+	      plug_hostlist_expand(list, &names, &err) > 0 && plug_hostlist_find(names, node) >= 0;
+	free(names);
+	free(list);
+	return has;
+}
+
 /* --- commands --------------------------------------------------------------------------------- */
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-static int spawn(char *const argv[], int out, pid_t *pid)
-{
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t at;
-	sigset_t none, all;
-	int rc;
-
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&at);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDWR, 0);
-	posix_spawn_file_actions_adddup2(&fa, out, 1);
-	posix_spawn_file_actions_adddup2(&fa, 0, 2);
-#if __GLIBC_PREREQ(2, 34)
-	posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-#endif
-	posix_spawnattr_setsigmask(&at, &none);
-	posix_spawnattr_setsigdefault(&at, &all);
-	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	rc = posix_spawnp(pid, argv[0], &fa, &at, argv, environ);
-	posix_spawnattr_destroy(&at);
-	posix_spawn_file_actions_destroy(&fa);
-	return -rc;
-}
-
-/*
- * What a command prints, up to `size`. 0 or -errno; its exit code is not known: slurmstepd's main
- * thread may have been told of its end instead.
- */
-static int run(char *const argv[], char *out, size_t size)
-{
-	int64_t until = now_ms() + COMMAND_MS;
-	size_t len = 0;
-	int fd[2], rc;
-	ssize_t n = 1;
-	pid_t pid = 0;
-
-	if (pipe2(fd, O_CLOEXEC))
-		return -errno;
-	rc = spawn(argv, fd[1], &pid);
-	close(fd[1]);
-	while (!rc && n > 0 && len + 1 < size) {
-		struct pollfd p = {.fd = fd[0], .events = POLLIN};
-		int64_t left = until - now_ms();
-
-		if (left <= 0 || poll(&p, 1, (int)left) <= 0) {
-			kill(pid, SIGKILL);
-			rc = -ETIMEDOUT;
-			break;
-		}
-		n = read(fd[0], out + len, size - 1 - len);
-		len += n > 0 ? (size_t)n : 0;
-	}
-	out[len] = '\0';
-	close(fd[0]);
-	if (pid > 0)
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	return rc;
-}
 
 static int show_node(const char *node, char *out, size_t size)
 {
 	char *argv[] = {"scontrol", "-o", "show", "node", (char *)(uintptr_t)node, NULL};
 
-	return run(argv, out, size);
+	return plug_command_run(argv, out, size);
 }
 
-static bool connects(const char *host, const char *port)
+/* Does slurmd take a connection there? 1; 0: nothing is there; -1: this node cannot tell. */
+static int connects(const char *host, const char *port)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL, *a;
-	bool yes = false;
+	int found = -1;
 
 	if (getaddrinfo(host, port, &hints, &list))
-		return false;
-	for (a = list; a && !yes; a = a->ai_next) {
-		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-		    err = 0;
+		return -1;
+	for (a = list; a && found != 1; a = a->ai_next) {
+		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
 		struct pollfd p = {.fd = fd, .events = POLLOUT};
 		socklen_t len = sizeof(err);
 
 		if (fd < 0)
 			continue;
-		if (connect(fd, a->ai_addr, a->ai_addrlen) == 0)
-			yes = true;
-		else if (errno == EINPROGRESS && poll(&p, 1, CONNECT_MS) == 1)
-			yes = getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && !err;
+		if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
+			err = errno;
+		if (err == EINPROGRESS) {
+			if (poll(&p, 1, CONNECT_MS) != 1)
+				err = ETIMEDOUT;
+			else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+				err = errno;
+		}
+		if (!err)
+			found = 1;
+		else if (err == ETIMEDOUT || err == ECONNREFUSED || err == EHOSTUNREACH || err == ECONNRESET ||
+			 err == EHOSTDOWN)
+			found = 0;
 		close(fd);
 	}
 	freeaddrinfo(list);
-	return yes;
+	return found;
 }
 
-/* Slurm's own daemon on the node takes connections: the node lives. */
-static bool slurmd_lives(const char *node)
+/* Of the node's slurmd: 1 it lives, 0 it does not, -1 and `why`: that is not known. */
+static int slurmd_lives(const char *node, const char **why)
 {
 	char *config[] = {"scontrol", "-o", "show", "config", NULL};
 	char text[32768], addr[256], port[16], *s;
+	int lives;
 
+	*why = "slurmctld does not tell its address";
 	if (show_node(node, text, sizeof(text)) ||
-		!ctld_value(text, "NodeAddr", addr, sizeof(addr)))
-		return false;
-	if (!ctld_value(text, "Port", port, sizeof(port))) {
+		!ctld_address(text, node, addr, sizeof(addr), port, sizeof(port)))
+		return -1;
+	if (!*port) {
 		/* "SlurmdPort              = 6818" */
-		if (run(config, text, sizeof(text)) || !(s = strstr(text, "\nSlurmdPort")) ||
+		*why = "slurmctld does not tell the port of slurmd";
+		if (plug_command_run(config, text, sizeof(text)) || !(s = strstr(text, "\nSlurmdPort")) ||
 			sscanf(s, " SlurmdPort = %15[0-9]", port) != 1)
-			return false;
+			return -1;
 	}
-	return connects(addr, port);
+	*why = "its slurmd cannot be tried from here";
+	lives = connects(addr, port);
+	return lives;
 }
 
 /* --- the two messages ------------------------------------------------------------------------- */
 
+/* slurmctld's own word that the node is of this step: the step's environment and daemon are the user's. */
+static bool of_step(const char *node)
+{
+	char id[32], *argv[] = {"scontrol", "-o", "show", "step", id, NULL};
+	size_t size = PLUG_HOSTLIST_MAX + 4096;
+	char *text = malloc(size);
+	bool yes;
+
+	snprintf(id, sizeof(id), "%u.%u", self.o.job, self.o.step);
+	yes = text && !plug_command_run(argv, text, size) &&
+	      ctld_step_has(text, self.o.job, self.o.step, node);
+	free(text);
+	return yes;
+}
+
+static void not_marked(const char *node, const char *why)
+{
+	char line[CTLD_NAME + 256];
+
+	snprintf(line, sizeof(line), "%s is lost to step %u, but %s: not marked down", node, self.o.step, why);
+	self.o.log(line);
+}
+
 static void lost(const struct shm_witness *w)
 {
-	char name[80], reason[96], line[256], text[1024];
+	char name[CTLD_NAME + 16], reason[96], line[CTLD_NAME + 256], text[1024];
 	char *argv[] = {"scontrol", "update", name, "State=DOWN", reason, NULL};
+	const char *why;
+	int lives;
 
-	if (slurmd_lives(w->node)) {
-		snprintf(line, sizeof(line),
-			"%s is lost to step %u, but its slurmd answers: not marked down", w->node,
-			self.o.step);
-		self.o.log(line);
+	if (!of_step(w->node)) {
+		not_marked(w->node, "slurmctld does not say that it is a node of this step");
+		return;
+	}
+	lives = slurmd_lives(w->node, &why);
+	if (lives) {
+		not_marked(w->node, lives > 0 ? "its slurmd answers" : why);
 		return;
 	}
 	snprintf(name, sizeof(name), "NodeName=%s", w->node);
@@ -219,7 +230,7 @@ static void lost(const struct shm_witness *w)
 	snprintf(
 		line, sizeof(line), "%s is lost to step %u: marking it down", w->node, self.o.step);
 	self.o.log(line);
-	if (run(argv, text, sizeof(text)) || *text) {
+	if (plug_command_run(argv, text, sizeof(text)) || *text) {
 		text[strcspn(text, "\n")] = '\0';
 		snprintf(line, sizeof(line), "cannot mark %s down: %.80s", w->node, text);
 		self.o.log(line);
@@ -230,7 +241,7 @@ static void witness(struct shm_witness *w)
 {
 	static bool silent;
 	char text[4096], line[256];
-	int rc = show_node(w->node, text, sizeof(text)), down = rc ? -1 : ctld_down(text);
+	int rc = show_node(w->node, text, sizeof(text)), down = rc ? -1 : ctld_down(text, w->node);
 
 	if (down < 0 && !silent) {
 		text[strcspn(text, "\n")] = '\0';
@@ -270,7 +281,7 @@ void ctld_take(const void *msg, size_t size)
 		return;
 	memcpy(&w, msg, sizeof(w));
 	w.node[sizeof(w.node) - 1] = '\0';
-	if (w.step != self.o.step || !ctld_listed(self.nodes, w.node))
+	if (w.step != self.o.step || !ctld_name_ok(w.node) || !ctld_listed(self.nodes, w.node))
 		return;
 	if (w.m.type == SHM_MSG_WITNESS && atomic_exchange(&self.asking, true))
 		return;

@@ -11,5 +11,9 @@ int plug_error_set(struct plug_error *err, int rc, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
+	/* Values of users are in it, and it goes into slurmd's log: one line, which it cannot end. */
+	for (char *c = err->text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
 	return rc;
 }

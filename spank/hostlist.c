@@ -2,12 +2,15 @@
 #include "spank/hostlist.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_LEN 255
+/* Slurm's own limit of a host's name in a list (MAXHOSTRANGELEN of its hostlist.c is longer). */
+#define NAME_LEN  1023
+#define NODES_MAX 65536 /* slurm.conf(5) allows 64 Ki nodes */
 
 struct expansion {
 	char *text;
@@ -23,9 +26,10 @@ static int add_name(struct expansion *x, const char *name, size_t len)
 
 	if (len == 0)
 		return plug_error_set(x->err, -EINVAL, "empty name in the node list");
-	if (need > PLUG_HOSTLIST_MAX)
-		return plug_error_set(x->err, -E2BIG, "the job's node list is longer than %d bytes",
-			PLUG_HOSTLIST_MAX);
+	if (x->names == NODES_MAX || need > PLUG_HOSTLIST_EXPANDED_MAX)
+		return plug_error_set(x->err, -E2BIG,
+			"the job's node list has more than %d nodes, or than %d bytes of names", NODES_MAX,
+			PLUG_HOSTLIST_EXPANDED_MAX);
 	if (need > x->size) {
 		while (size < need)
 			size *= 2;
@@ -44,16 +48,18 @@ static int add_name(struct expansion *x, const char *name, size_t len)
 	return 0;
 }
 
-/* Reads digits at *s; their count is the padding. */
+/* Reads digits at *s; their count is the padding. A number that does not fit is no number. */
 static int digits(const char **s, unsigned long *value, int *width)
 {
 	const char *start = *s;
+	unsigned long digit;
 
 	*value = 0;
-	while (**s >= '0' && **s <= '9') {
-		if (*s - start >= 9)
+	for (; **s >= '0' && **s <= '9'; ++*s) {
+		digit = (unsigned long)(**s - '0');
+		if (*s - start >= NAME_LEN || *value > (ULONG_MAX - digit) / 10)
 			return -EINVAL;
-		*value = *value * 10 + (unsigned long)(*(*s)++ - '0');
+		*value = *value * 10 + digit;
 	}
 	*width = (int)(*s - start);
 	return *width ? 0 : -EINVAL;
@@ -89,16 +95,16 @@ static int expand_item(struct expansion *x, char *name, size_t len, const char *
 			if (digits(&s, &to, &width2) || to < from)
 				goto malformed;
 		}
-		for (; from <= to; from++) {
-			char number[16];
-			int n = snprintf(number, sizeof(number), "%0*lu", width, from);
+		for (;; from++) {
+			int n = snprintf(name + len, NAME_LEN + 1 - len, "%0*lu", width, from);
 
 			if (len + (size_t)n > NAME_LEN)
 				goto too_long;
-			memcpy(name + len, number, (size_t)n);
 			rc = expand_item(x, name, len + (size_t)n, close + 1, end);
 			if (rc)
 				return rc;
+			if (from == to) /* which may be the largest number there is */
+				break;
 		}
 	} while (*s++ == ',');
 	if (s - 1 != close)

@@ -10,8 +10,11 @@
 
 #include "spank/error.h"
 
-/* Slurm allows 64 Ki nodes; so much can pass on a command line (MAX_ARG_STRLEN). */
-#define PLUG_HOSTLIST_MAX (128 * 1024 - 1)
+/* The short form comes in a variable, and those are no longer (MAX_ARG_STRLEN). */
+#define PLUG_HOSTLIST_MAX (128 * 1024)
+
+/* Of the names that a list expands to: 64 Ki nodes, all that Slurm allows, with 127 characters each. */
+#define PLUG_HOSTLIST_EXPANDED_MAX (8 * 1024 * 1024)
 
 /*
  * Expands `list` to names joined by commas, in the list's order, several brackets a name and

@@ -6,33 +6,27 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shm/channel.h"
 #include "spank/cgroup.h"
 #include "spank/child.h"
+#include "spank/folder.h"
 #include "spank/hostlist.h"
+#include "spank/lock.h"
 #include "spank/token.h"
 
 #define STOP_MS 3000
-
-/* What the lock file says: "PID STARTTIME READY NODELIST\n", then a line a cgroup of the job. */
-struct state {
-	pid_t pid;
-	unsigned long long start; /* field 22 of /proc/PID/stat: a pid alone may be reused */
-	int ready;
-	char *nodelist; /* what the daemon was told, in Slurm's short form */
-	struct plug_cgroups groups;
-};
 
 static int64_t now_ms(void)
 {
@@ -49,158 +43,77 @@ static void pause_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-/* Start time of a living process, 0 if there is none or it is a zombie. */
-static unsigned long long start_time(pid_t pid)
+/* --- start --------------------------------------------------------------------------------- */
+
+/*
+ * The job's folder is root's: nobody puts another socket in the place of the daemon's, whose name
+ * root's slurmstepd and command follow. The socket is bound here and belongs to the user.
+ */
+static int make_folder(const char *dir, struct plug_error *err)
 {
-	char path[32], text[1024], state = 'Z', *s;
-	unsigned long long start = 0;
-	ssize_t n;
-	int fd;
+	struct stat st;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	s = strrchr(text, ')'); /* the name before it may hold anything */
-	if (!s || sscanf(s,
-			  ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			  "%*s %*s %*s %llu",
-			  &state, &start) != 2)
-		return 0;
-	return state == 'Z' || state == 'X' ? 0 : start;
-}
-
-static bool alive(const struct state *st)
-{
-	return st->pid > 0 && st->start && start_time(st->pid) == st->start;
-}
-
-static int state_write(const char *path, const struct state *st)
-{
-	FILE *f;
-	int i, fd = open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	f = fdopen(fd, "w");
-	if (!f) {
-		close(fd);
-		return -ENOMEM;
-	}
-	fprintf(f, "%d %llu %d %s\n", (int)st->pid, st->start, st->ready,
-		st->nodelist ? st->nodelist : "");
-	for (i = 0; i < st->groups.count; i++)
-		fprintf(f, "%s\n", st->groups.job[i]);
-	return fclose(f) ? -EIO : 0;
-}
-
-static int state_read(const char *path, struct state *st)
-{
-	char line[PLUG_CGROUP_PATH];
-	FILE *f;
-	int pid, fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-
-	memset(st, 0, sizeof(*st));
-	if (fd < 0)
-		return -errno;
-	f = fdopen(fd, "r");
-	if (!f) {
-		close(fd);
-		return -ENOMEM;
-	}
-	if (fscanf(f, "%d %llu %d %ms\n", &pid, &st->start, &st->ready, &st->nodelist) >= 3)
-		st->pid = pid;
-	while (st->groups.count < PLUG_CGROUP_MAX && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
-		strcpy(st->groups.job[st->groups.count++], line);
-	}
-	fclose(f);
+	if (lstat(dir, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()))
+		plug_folder_remove(dir); /* of a release that gave it to the user */
+	if (mkdir(dir, 0711) != 0 && errno != EEXIST)
+		return plug_error_set(
+			err, -errno, "cannot make the folder %s: %s", dir, strerror(errno));
+	if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || chmod(dir, 0711) != 0)
+		return plug_error_set(err, -EPERM, "the folder %s must be root's: remove it", dir);
 	return 0;
 }
 
-static void state_free(struct state *st)
+/* Returns the bound socket, or -errno with a sentence. */
+static int bind_socket(const char *dir, const struct plug_job *job, struct plug_error *err)
 {
-	free(st->nodelist);
-	st->nodelist = NULL;
-}
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int fd, rc;
 
-static void lock_path(
-	char *path, size_t size, const struct plug_conf *conf, uint32_t job, uint32_t restart)
-{
-	snprintf(path, size, "%s/%u.%u.lock", conf->run_dir, job, restart);
-}
-
-/* --- start --------------------------------------------------------------------------------- */
-
-static int make_dir(const char *path, mode_t mode, uid_t uid, gid_t gid, struct plug_error *err)
-{
-	struct stat st;
-	int fd, rc = 0;
-
-	if (mkdir(path, mode & 0700) != 0 && errno != EEXIST)
-		return plug_error_set(
-			err, -errno, "cannot make the folder %s: %s", path, strerror(errno));
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) != 0) {
-		rc = plug_error_set(
-			err, -errno, "cannot open the folder %s: %s", path, strerror(errno));
-	} else if (st.st_uid != uid && st.st_uid != geteuid()) {
-		rc = plug_error_set(err, -EPERM, "the folder %s belongs to uid %u, not to %u", path,
-			st.st_uid, uid);
-	} else if (((st.st_uid != uid || st.st_gid != gid) && fchown(fd, uid, gid) != 0) ||
-		   ((st.st_mode & 07777) != mode && fchmod(fd, mode) != 0)) {
-		rc = plug_error_set(
-			err, -errno, "cannot set owner and mode of %s: %s", path, strerror(errno));
-	}
+	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/sock", dir) >= (int)sizeof(sa.sun_path))
+		return plug_error_set(err, -ENAMETOOLONG,
+			"the path %s/sock is longer than a Unix socket allows; set a shorter run_dir= in "
+			"plugstack.conf", dir);
+	unlink(sa.sun_path); /* of a daemon that was killed */
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 && chmod(sa.sun_path, 0600) == 0 &&
+		chown(sa.sun_path, job->uid, job->gid) == 0)
+		return fd;
+	rc = plug_error_set(err, -errno, "cannot make the socket %s: %s", sa.sun_path, strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-/* Returns the locked file, -EWOULDBLOCK if a daemon has it, or another -errno. */
-static int lock_try(const char *path, struct plug_error *err)
+/* For people and tests; nothing trusts it. */
+static void write_pid(const char *dir, pid_t pid)
 {
-	struct stat st;
-	int fd, rc;
+	char path[PLUG_PATH_MAX + 8];
+	int fd;
 
-	for (;;) {
-		fd = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (fd < 0)
-			return plug_error_set(
-				err, -errno, "cannot open %s: %s", path, strerror(errno));
-		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-			rc = -errno;
-			close(fd);
-			return rc == -EWOULDBLOCK ? rc
-						  : plug_error_set(err, rc, "cannot lock %s: %s",
-							    path, strerror(-rc));
-		}
-		/* Removed by an epilog between open and flock? Then it is nobody's lock. */
-		if (fstat(fd, &st) == 0 && st.st_nlink > 0)
-			return fd;
-		close(fd);
-	}
+	snprintf(path, sizeof(path), "%s/pid", dir);
+	unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	(void)!fchmod(fd, 0644);
+	dprintf(fd, "%d\n", (int)pid);
+	close(fd);
 }
 
-static void kill_state(const struct state *st, int grace_ms)
+/* The names may be more than a word of a command line can hold. */
+static int nodes_file(const char *names, struct plug_error *err)
 {
-	int64_t deadline = now_ms() + grace_ms;
+	size_t len = strlen(names), done = 0;
+	int fd = memfd_create("rcshare-nodes", MFD_CLOEXEC);
+	ssize_t n = 1;
 
-	if (grace_ms && alive(st)) {
-		kill(st->pid, SIGTERM);
-		while (alive(st) && now_ms() < deadline)
-			pause_ms(10);
-	}
-	if (alive(st))
-		kill(st->pid, SIGKILL);
-	deadline = now_ms() + STOP_MS;
-	while (alive(st) && now_ms() < deadline)
-		pause_ms(10);
+	while (fd >= 0 && done < len && (n = write(fd, names + done, len - done)) > 0)
+		done += (size_t)n;
+	if (fd >= 0 && done == len && lseek(fd, 0, SEEK_SET) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return plug_error_set(err, -ENOMEM, "no memory for the node list: %s", strerror(errno));
 }
 
 /* Reads the daemon's one line. */
@@ -265,7 +178,7 @@ static void arg(struct daemon_args *a, const char *option, const char *fmt, ...)
 }
 
 static int build_args(struct daemon_args *a, const struct plug_conf *conf,
-	const struct plug_option *opt, const struct plug_job *job, struct plug_error *err)
+	const struct plug_option *opt, const struct plug_job *job, const char *dir, struct plug_error *err)
 {
 	int count, index;
 
@@ -282,14 +195,14 @@ static int build_args(struct daemon_args *a, const struct plug_conf *conf,
 	arg(a, "--restart", "%u", job->restart);
 	arg(a, "--node-index", "%d", index);
 	arg(a, "--nodes", "%d", count);
-	a->argv[a->argc++] = "--nodelist";
-	a->argv[a->argc++] = a->nodes;
+	arg(a, "--nodelist-fd", "%d", CHILD_NODES_FD);
 	arg(a, "--uid", "%u", job->uid);
 	arg(a, "--gid", "%u", job->gid);
-	arg(a, "--run-dir", "%s/%u.%u", conf->run_dir, job->id, job->restart);
+	arg(a, "--run-dir", "%s", dir);
 	arg(a, "--token-fd", "%d", CHILD_TOKEN_FD);
 	arg(a, "--ready-fd", "%d", CHILD_READY_FD);
 	arg(a, "--lock-fd", "%d", CHILD_LOCK_FD);
+	arg(a, "--listen-fd", "%d", CHILD_LISTEN_FD);
 	arg(a, "--abi", "%u", SHM_ABI);
 	if (conf->config)
 		arg(a, "--config", "%s", conf->config);
@@ -303,85 +216,100 @@ static int build_args(struct daemon_args *a, const struct plug_conf *conf,
 	return 0;
 }
 
-/* A daemon that was killed leaves its socket behind, in the way of the next one's bind. */
-static void remove_stale(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	unlinkat(fd, "sock", 0);
-	unlinkat(fd, "pid", 0);
-	close(fd);
-}
-
 /* With the lock held: one attempt. */
-static int start_locked(int lock, const char *path, const struct plug_conf *conf,
+static int start_locked(int lock, const char *path, const char *dir, const struct plug_conf *conf,
 	const struct plug_option *opt, const struct plug_job *job, int64_t deadline,
 	struct plug_error *err)
 {
 	unsigned char token[PLUG_TOKEN_SIZE];
 	struct daemon_args *args = calloc(1, sizeof(*args));
-	const struct child_user user = {
-		job->uid, job->gid, job->log_level, conf->memlock, conf->nofile};
-	struct child child = {.token_fd = {-1, -1}, .ready_fd = -1};
-	struct state st = {.nodelist = strdup(job->nodelist)};
+	const struct child_user user = {.uid = job->uid, .gid = job->gid, .gids = job->gids,
+		.ngids = job->ngids, .log_level = job->log_level, .memlock = conf->memlock,
+		.nofile = conf->nofile};
+	struct child child = {.token_fd = {-1, -1}, .go_fd = {-1, -1}, .ready_fd = -1};
+	struct child_files files = {.lock = lock, .listen = -1, .nodes = -1};
+	struct plug_lock l = {.abi = SHM_ABI, .uid = job->uid, .node = strdup(job->node),
+		.nodelist = strdup(job->nodelist)};
 	int rc;
 
-	if (!args || !st.nodelist)
+	if (!args || !l.node || !l.nodelist)
 		rc = plug_error_set(err, -ENOMEM, "no memory to start the daemon");
 	else
-		rc = build_args(args, conf, opt, job, err);
+		rc = build_args(args, conf, opt, job, dir, err);
+	if (!rc)
+		rc = plug_token_make(conf->key_file, job->slurm, job->id, job->restart, token, err);
+	if (!rc && (files.listen = bind_socket(dir, job, err)) < 0)
+		rc = files.listen;
+	if (!rc && (files.nodes = nodes_file(args->nodes, err)) < 0)
+		rc = files.nodes;
+	if (!rc)
+		rc = plug_child_spawn(conf->daemon, args->argv, &user, &files, &child, err);
 	if (rc)
 		goto free_args;
-	rc = plug_token_make(conf->key_file, job->cluster, job->id, job->restart, token, err);
-	if (rc)
-		goto free_args;
-	rc = plug_child_spawn(conf->daemon, args->argv, &user, lock, &child, err);
-	if (rc)
-		goto free_args;
-	st.pid = child.pid;
-	st.start = start_time(child.pid);
-	plug_cgroup_find(job->id, &st.groups);
-	plug_cgroup_place(&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight,
+	plug_lock_process(&l, child.pid);
+	plug_cgroup_find(job->id, &l.groups);
+	plug_cgroup_place(&l.groups, l.pid, conf->memory_limit_mb, conf->cpu_weight,
 		conf->reserved_cpus);
-	rc = state_write(path, &st);
+	rc = plug_lock_write(path, &l);
 	if (rc) {
 		plug_error_set(err, rc, "cannot write %s: %s", path, strerror(-rc));
 		goto end_daemon;
 	}
-	/* The daemon waits for its token, so it allocates nothing before it is in its place. */
+	write_pid(dir, l.pid);
+	/* Root's child waits for this before it becomes the user's: it is in its place from the first moment. */
 	plug_child_give(&child, token, sizeof(token));
 	rc = await_ready(child.ready_fd, deadline, conf->daemon, err);
 	if (rc)
 		goto end_daemon;
-	st.ready = 1;
-	rc = state_write(path, &st);
+	l.ready = 1;
+	rc = plug_lock_write(path, &l);
 	if (rc)
 		plug_error_set(err, rc, "cannot write %s: %s", path, strerror(-rc));
 end_daemon:
 	if (rc)
-		kill_state(&st, 0);
+		plug_lock_kill(&l, 0);
 	plug_child_close(&child);
 free_args:
+	if (files.listen >= 0)
+		close(files.listen);
+	if (files.nodes >= 0)
+		close(files.nodes);
 	if (args)
 		free(args->nodes);
 	free(args);
-	state_free(&st);
+	plug_lock_free(&l);
 	return rc;
 }
 
-/* A daemon that was started with fewer nodes than the step has can not serve it. */
-static int knows_step(const struct state *st, const struct plug_job *job, struct plug_error *err)
+/* Can the daemon that is there serve this step? */
+static int serves(const struct plug_lock *l, const struct plug_job *job, struct plug_error *err)
 {
 	struct plug_error why;
 
-	if (!job->steplist || !st->nodelist || plug_hostlist_covers(st->nodelist, job->steplist, &why))
+	if (l->abi != SHM_ABI)
+		return plug_error_set(err, -EPROTO,
+			"the daemon of this job is of another rcshare release (ABI %u, this one has %u), from "
+			"before the upgrade: this job goes on without, the next one has the new release",
+			l->abi, SHM_ABI);
+	if (l->node && strcmp(l->node, job->node) != 0)
+		return plug_error_set(err, -EADDRINUSE,
+			"the job's daemon of node %s has this run dir: several slurmd on a host need "
+			"run_dir=/run/rcshare-%%n in plugstack.conf", l->node);
+	if (!job->steplist || !l->nodelist || plug_hostlist_covers(l->nodelist, job->steplist, &why))
 		return 0;
 	return plug_error_set(err, -EINVAL,
 		"this job's daemon was started by a step from outside the job, on %.200s, and does "
 		"not know all of %.200s: run the first step on all nodes of the job",
-		st->nodelist, job->steplist);
+		l->nodelist, job->steplist);
+}
+
+/* The daemon of an earlier job of this number, whose epilog did not run. */
+static void end_stale(const struct plug_lock *l, const char *dir)
+{
+	if (plug_lock_ours(l))
+		plug_lock_kill(l, STOP_MS);
+	else
+		plug_folder_remove(dir); /* then it ends by itself */
 }
 
 int plug_launch_start(const struct plug_conf *conf, const struct plug_option *opt,
@@ -389,36 +317,44 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 {
 	int64_t deadline = now_ms() + conf->timeout_ms;
 	char path[PLUG_PATH_MAX], dir[PLUG_PATH_MAX];
-	struct state st;
+	struct plug_error why;
+	struct plug_lock l;
 	int lock, rc;
 
-	rc = make_dir(conf->run_dir, 0755, 0, 0, err);
-	if (!rc)
-		rc = make_dir(conf->log_dir, 01777, 0, 0, err);
+	rc = plug_folder_run(conf->run_dir, err);
 	if (rc)
 		return rc;
-	lock_path(path, sizeof(path), conf, job->id, job->restart);
+	plug_lock_path(path, sizeof(path), conf, job->id, job->restart);
 	snprintf(dir, sizeof(dir), "%s/%u.%u", conf->run_dir, job->id, job->restart);
-	while ((lock = lock_try(path, err)) == -EWOULDBLOCK) {
-		if (state_read(path, &st) == 0 && st.ready && alive(&st)) {
-			rc = knows_step(&st, job, err);
-			state_free(&st);
-			return rc;
+	while ((lock = plug_lock_try(path, err)) == -EWOULDBLOCK) {
+		bool stale = false;
+
+		if (plug_lock_read(path, &l) == 0 && plug_lock_alive(&l)) {
+			stale = plug_lock_stale(&l, job->uid, job->start);
+			if (!stale && l.ready) {
+				rc = serves(&l, job, err);
+				plug_lock_free(&l);
+				return rc;
+			}
 		}
-		state_free(&st);
+		if (stale)
+			end_stale(&l, dir);
+		plug_lock_free(&l);
 		if (now_ms() >= deadline)
 			return plug_error_set(err, -ETIMEDOUT,
-				"the daemon of this job, started by another step, did not get "
-				"ready");
+				stale ? "the daemon of an earlier job of this number does not end" :
+					"the daemon of this job, started by another step, did not get ready");
 		pause_ms(20);
 	}
 	if (lock < 0)
 		return lock;
-	rc = make_dir(dir, 0700, job->uid, job->gid, err);
-	if (!rc) {
-		remove_stale(dir);
-		rc = start_locked(lock, path, conf, opt, job, deadline, err);
-	}
+	/* Without a log the job runs; the daemon counts what is lost and says why. */
+	if (!*opt->log && plug_folder_log(conf->log_dir, job->id, job->restart, job->uid, job->gid, &why) &&
+		job->log)
+		job->log(why.text);
+	rc = make_folder(dir, err);
+	if (!rc)
+		rc = start_locked(lock, path, dir, conf, opt, job, deadline, err);
 	close(lock);
 	return rc;
 }
@@ -426,66 +362,44 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 void plug_launch_place(const struct plug_conf *conf, uint32_t job, uint32_t restart)
 {
 	char path[PLUG_PATH_MAX];
-	struct state st;
+	struct plug_lock l;
 
-	lock_path(path, sizeof(path), conf, job, restart);
-	if (state_read(path, &st) == 0 && alive(&st)) {
-		plug_cgroup_find(job, &st.groups);
-		if (st.groups.count) {
-			plug_cgroup_place(
-				&st.groups, st.pid, conf->memory_limit_mb, conf->cpu_weight,
-		conf->reserved_cpus);
-			state_write(path, &st);
+	plug_lock_path(path, sizeof(path), conf, job, restart);
+	if (plug_lock_read(path, &l) == 0 && plug_lock_ours(&l) && plug_lock_alive(&l)) {
+		plug_cgroup_find(job, &l.groups);
+		if (l.groups.count) {
+			plug_cgroup_place(&l.groups, l.pid, conf->memory_limit_mb, conf->cpu_weight,
+				conf->reserved_cpus);
+			plug_lock_write(path, &l);
 		}
 	}
-	state_free(&st);
+	plug_lock_free(&l);
 }
 
 /* --- stop ---------------------------------------------------------------------------------- */
 
-/* Removes what is in the folder, following no link: it is the user's. */
-static void remove_inside(int fd, int depth)
-{
-	DIR *dir = fdopendir(fd);
-	struct dirent *e;
-	int sub;
-
-	if (!dir) {
-		close(fd);
-		return;
-	}
-	while ((e = readdir(dir))) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		if (unlinkat(dirfd(dir), e->d_name, 0) == 0 || depth == 0)
-			continue;
-		sub = openat(
-			dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (sub >= 0)
-			remove_inside(sub, depth - 1);
-		unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
-	}
-	closedir(dir);
-}
-
 static void stop_one(const struct plug_conf *conf, uint32_t job, uint32_t restart)
 {
-	char path[PLUG_PATH_MAX];
-	struct state st;
-	int fd;
+	char path[PLUG_PATH_MAX], dir[PLUG_PATH_MAX];
+	int64_t deadline = now_ms() + STOP_MS;
+	struct plug_lock l;
 
-	lock_path(path, sizeof(path), conf, job, restart);
-	if (state_read(path, &st) == 0) {
-		kill_state(&st, STOP_MS);
-		plug_cgroup_remove(&st.groups);
+	plug_lock_path(path, sizeof(path), conf, job, restart);
+	snprintf(dir, sizeof(dir), "%s/%u.%u", conf->run_dir, job, restart);
+	if (plug_lock_read(path, &l) == 0) {
+		plug_lock_kill(&l, STOP_MS);
+		if (!plug_lock_ours(&l)) {
+			plug_folder_remove(dir); /* the daemon looks for it, and ends */
+			while (plug_lock_held(path) && now_ms() < deadline)
+				pause_ms(20);
+		}
+		plug_cgroup_remove(&l.groups);
 	}
-	state_free(&st);
+	plug_lock_free(&l);
 	unlink(path);
-	snprintf(path, sizeof(path), "%s/%u.%u", conf->run_dir, job, restart);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0)
-		remove_inside(fd, 8);
-	rmdir(path);
+	plug_folder_remove(dir);
+	if (conf->log_dir)
+		plug_folder_log_tidy(conf->log_dir, job, restart);
 }
 
 /* The next entry of the run dir that is JOB.RESTART.lock or JOB.RESTART; false at the end. */
@@ -500,17 +414,26 @@ static bool next_restart(DIR *dir, uint32_t job, uint32_t *restart)
 	return false;
 }
 
-uint32_t plug_launch_restart(const struct plug_conf *conf, uint32_t job, uint32_t guess)
+uint32_t plug_launch_restart(const struct plug_conf *conf, const struct plug_job *job)
 {
 	DIR *dir = opendir(conf->run_dir);
-	uint32_t restart;
+	uint32_t restart, best = job->restart;
+	char path[PLUG_PATH_MAX];
+	struct plug_lock l;
+	bool found = false;
 
-	if (!dir)
-		return guess;
-	if (next_restart(dir, job, &restart))
-		guess = restart;
-	closedir(dir);
-	return guess;
+	while (dir && next_restart(dir, job->id, &restart)) {
+		plug_lock_path(path, sizeof(path), conf, job->id, restart);
+		if (plug_lock_read(path, &l) == 0 && plug_lock_alive(&l) && plug_lock_held(path) &&
+			!plug_lock_stale(&l, job->uid, job->start) && (!found || restart > best)) {
+			best = restart;
+			found = true;
+		}
+		plug_lock_free(&l);
+	}
+	if (dir)
+		closedir(dir);
+	return best;
 }
 
 void plug_launch_stop(const struct plug_conf *conf, uint32_t job)

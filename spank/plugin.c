@@ -4,9 +4,9 @@
  * all Slurm symbols of the plugin are used here.
  *
  * Contexts: srun (LOCAL) and sbatch, salloc (ALLOCATOR) check the option at submit time;
- * slurmstepd (REMOTE) starts the daemon; slurmd's helper (JOB_SCRIPT) is prolog and epilog.
+ * slurmstepd (REMOTE) starts the daemon; slurmd's helper (JOB_SCRIPT) ends it in the epilog.
  *
- * Return values: 0 nearly everywhere. A failure in the prolog would drain the node; elsewhere an
+ * Return values: 0 nearly everywhere. A failure in the epilog would drain the node; elsewhere an
  * `optional` plugin's failure is ignored by Slurm 22.05 and fatal from 25.05 on. A step that
  * requires rcshare and can not have it is refused in its tasks, before they exec: an error of
  * init_post_opt or user_init never reaches the user, and srun ends with 0.
@@ -32,9 +32,11 @@ SPANK_PLUGIN(rcshare, 1)
 #include "spank/notify.h"
 #include "spank/option.h"
 #include "spank/site.h"
+#include "spank/slurmconf.h"
 #include "spank/survive.h"
 
 #define PLUG_ENV_TASKS "SLURM_STEP_TASKS_PER_NODE"
+#define TOLD_NODES 16 /* a step of more nodes tells its user what is wrong on the first one only */
 #define EXTERN_STEP 0xfffffffcu /* SLURM_EXTERN_CONT of slurm.h */
 
 static struct plug_conf conf;
@@ -166,6 +168,11 @@ static void check_submission(void)
 /* --- slurmstepd --------------------------------------------------------------------------------
  */
 
+static void log_sentence(const char *sentence)
+{
+	slurm_info("rcshare: %s", sentence);
+}
+
 static const char *job_env(spank_t sp, const char *name, char *buf, int size)
 {
 	return spank_getenv(sp, name, buf, size) == ESPANK_SUCCESS ? buf : NULL;
@@ -185,29 +192,51 @@ static const char *node_name(char *buf, size_t size)
 	return buf;
 }
 
-static int step_start(spank_t sp, const struct plug_option *opt, struct plug_error *err)
+/* The job as this step's slurmstepd knows it; lives as long as the process. */
+static int step_job(spank_t sp, struct plug_job *job, struct plug_error *err)
+{
+	static char host[256];
+	char number[32];
+	gid_t *gids = NULL;
+
+	if (spank_get_item(sp, S_JOB_UID, &job->uid) || spank_get_item(sp, S_JOB_GID, &job->gid))
+		return plug_error_set(err, -EINVAL, "Slurm does not tell the job's user");
+	if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &gids, &job->ngids) == ESPANK_SUCCESS && job->ngids > 0)
+		job->gids = gids;
+	job->id = step.job;
+	job->restart = step.restart;
+	/* The user may change these: he then ends his own daemon, or keeps one of his own. */
+	if (job_env(sp, "SLURM_JOB_START_TIME", number, sizeof(number)))
+		job->start = strtoull(number, NULL, 10);
+	job->node = node_name(host, sizeof(host));
+	job->log = log_sentence;
+	return 0;
+}
+
+static int step_start(spank_t sp, const struct plug_option *opt, struct plug_job *job, struct plug_error *err)
 {
 	static char nodelist[PLUG_HOSTLIST_MAX], steplist[PLUG_HOSTLIST_MAX];
-	char cluster[256], level[32], host[256];
-	struct plug_job job = {.cluster = ""};
+	struct plug_slurmconf slurm;
+	char level[32];
+	int rc;
 
-	if (spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
-		return plug_error_set(err, -EINVAL, "Slurm does not tell the job's user");
-	job.id = step.job;
-	job.restart = step.restart;
-	if (job_env(sp, "SLURM_CLUSTER_NAME", cluster, sizeof(cluster)))
-		job.cluster = cluster;
 	/* Of the allocation; an srun from outside the job (--jobid) names the step's nodes there. */
-	job.nodelist = job_env(sp, "SLURM_JOB_NODELIST", nodelist, sizeof(nodelist));
-	if (!job.nodelist)
-		job.nodelist = job_env(sp, "SLURM_NODELIST", nodelist, sizeof(nodelist));
-	if (!job.nodelist)
+	job->nodelist = job_env(sp, "SLURM_JOB_NODELIST", nodelist, sizeof(nodelist));
+	if (!job->nodelist)
+		job->nodelist = job_env(sp, "SLURM_NODELIST", nodelist, sizeof(nodelist));
+	if (!job->nodelist)
 		return plug_error_set(
 			err, -EINVAL, "no SLURM_JOB_NODELIST in the job's environment");
-	job.steplist = job_env(sp, "SLURM_STEP_NODELIST", steplist, sizeof(steplist));
-	job.node = node_name(host, sizeof(host));
-	job.log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
-	return plug_launch_start(&conf, opt, &job, err);
+	job->steplist = job_env(sp, "SLURM_STEP_NODELIST", steplist, sizeof(steplist));
+	job->log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
+	/* Not the cluster's name in the job's environment: the token would be another cluster's. */
+	rc = plug_slurmconf_load(&slurm, err);
+	if (rc)
+		return rc;
+	job->slurm = &slurm;
+	rc = plug_launch_start(&conf, opt, job, err);
+	job->slurm = NULL;
+	return rc;
 }
 
 static void step_env(spank_t sp, const struct plug_option *opt, uint32_t stepid)
@@ -283,9 +312,10 @@ static int spares_check(spank_t sp, const struct plug_option *opt, struct plug_e
 /* Why this step does without rcshare: kept for the user, who can not be told yet. */
 static void step_without(spank_t sp, const struct plug_option *opt, const struct plug_error *err)
 {
-	uint32_t node = 0;
+	uint32_t node = 0, nodes = 0;
 	char host[256];
 	const char *form = "rcshare: %s: not used: %s; the job runs on its native path";
+	bool alike = step.refused && opt->spares; /* all nodes refuse alike, the first one says so */
 
 	/* with spares there is no native path that would make sense */
 	if (step.refused || opt->spares)
@@ -295,14 +325,11 @@ static void step_without(spank_t sp, const struct plug_option *opt, const struct
 	snprintf(step.message, sizeof(step.message), form, node_name(host, sizeof(host)), err->text);
 	slurm_error("%s", step.message);
 	spank_get_item(sp, S_JOB_NODEID, &node);
-	if (step.refused && opt->spares && node)
-		*step.message = '\0'; /* all nodes refuse alike, the first one says so */
+	spank_get_item(sp, S_JOB_NNODES, &nodes);
 	step.refused |= opt->mode == PLUG_REQUIRE || opt->spares;
-}
-
-static void log_sentence(const char *sentence)
-{
-	slurm_info("rcshare: %s", sentence);
+	/* What is wrong on a thousand nodes is told once, and in the log of each. */
+	if (node && (alike || (!step.refused && nodes > TOLD_NODES)))
+		*step.message = '\0';
 }
 
 static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
@@ -324,10 +351,37 @@ static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t step
 		slurm_error("rcshare: no PMIx events for this step: %s", strerror(-rc));
 }
 
+/* plugstack.conf's default is for steps that have somebody to share with, and that Slurm can run so. */
+static bool by_default(spank_t sp, const char *env)
+{
+	uint32_t nodes = 0;
+	char number[32];
+
+	if (cli.given || (env && *env))
+		return true;
+	return spank_get_item(sp, S_JOB_NNODES, &nodes) == ESPANK_SUCCESS && nodes >= conf.min_nodes &&
+	       !job_env(sp, "SLURM_HET_SIZE", number, sizeof(number));
+}
+
+/* Starts the daemon, or finds it. */
+static int step_daemon(
+	spank_t sp, const struct plug_option *opt, struct plug_job *job, struct plug_error *err)
+{
+	int rc = plug_site_load(&conf, err);
+
+	if (rc)
+		return rc;
+	step.refused = spares_check(sp, opt, err) != 0;
+	rc = step.refused ? -EINVAL : step_start(sp, opt, job, err);
+	step.uses = rc == 0;
+	return rc;
+}
+
 static void step_begin(spank_t sp)
 {
 	char value[PLUG_PATH_MAX], number[32];
 	struct plug_option opt = PLUG_OPTION_INIT;
+	struct plug_job job = {.id = 0};
 	struct plug_error err = {""};
 	const char *env;
 	uint32_t stepid = 0;
@@ -336,23 +390,24 @@ static void step_begin(spank_t sp)
 	spank_get_item(sp, S_JOB_STEPID, &stepid);
 	if (stepid == EXTERN_STEP || spank_get_item(sp, S_JOB_ID, &step.job))
 		return;
-	spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart);
-	if (!step.restart && job_env(sp, "SLURM_RESTART_COUNT", number, sizeof(number)))
-		step.restart = (uint32_t)strtoul(number, NULL, 10);
-	step.restart = plug_launch_restart(&conf, step.job, step.restart);
 	env = job_env(sp, PLUG_ENV_DEFAULT, value, sizeof(value));
 	rc = choose(env, &opt, &err);
 	if (rc) {
 		/* Was not there, or good, when the job was submitted. */
 		opt.mode = PLUG_ON;
+	} else if (opt.mode != PLUG_OFF && !by_default(sp, env)) {
+		opt.mode = PLUG_OFF;
 	} else if (opt.mode != PLUG_OFF && job_env(sp, "SLURM_HET_SIZE", number, sizeof(number))) {
 		rc = plug_error_set(&err, -ENOTSUP, HET);
-		step.refused = cli.given || (env && *env);
+		step.refused = true;
 	} else if (opt.mode != PLUG_OFF) {
-		plug_site_load(&conf);
-		step.refused = spares_check(sp, &opt, &err) != 0;
-		rc = step.refused ? -EINVAL : step_start(sp, &opt, &err);
-		step.uses = rc == 0;
+		spank_get_item(sp, S_SLURM_RESTART_COUNT, &step.restart);
+		if (!step.restart && job_env(sp, "SLURM_RESTART_COUNT", number, sizeof(number)))
+			step.restart = (uint32_t)strtoul(number, NULL, 10);
+		rc = step_job(sp, &job, &err);
+		job.restart = step.restart = plug_launch_restart(&conf, &job);
+		if (!rc)
+			rc = step_daemon(sp, &opt, &job, &err);
 	}
 	step_env(sp, &opt, stepid);
 	if (rc)
@@ -363,47 +418,14 @@ static void step_begin(spank_t sp)
 	}
 }
 
-/* --- slurmd's prolog ---------------------------------------------------------------------------
- */
-
-static uint32_t env_number(const char *name)
+static void conf_take(int ac, char **av)
 {
-	const char *value = getenv(name);
-
-	return value ? (uint32_t)strtoul(value, NULL, 10) : 0;
-}
-
-static void prolog(spank_t sp)
-{
-	struct plug_option opt = PLUG_OPTION_INIT;
 	struct plug_error err;
-	struct plug_job job = {0};
-	char *value = NULL, *expanded = NULL, host[256];
-	int nodes;
+	char host[256];
 
-	opt.mode = conf.mode;
-	if (spank_option_getopt(sp, &option, &value) == ESPANK_SUCCESS && value &&
-		plug_option_parse(value, &opt, &err)) {
-		slurm_error("rcshare: prolog: --rcshare=%s: %s", value, err.text);
-		return;
-	}
-	if (opt.mode == PLUG_OFF)
-		return;
-	job.nodelist = getenv("SLURM_NODELIST");
-	job.cluster = getenv("SLURM_CLUSTER_NAME");
-	/* Without PrologFlags=Alloc the list is that of the first step. */
-	nodes = plug_hostlist_expand(job.nodelist, &expanded, &err);
-	free(expanded);
-	if (nodes < 0 || (uint32_t)nodes != env_number("SLURM_JOB_NUM_NODES"))
-		return; /* the first step knows more */
-	if (!job.cluster || spank_get_item(sp, S_JOB_ID, &job.id) ||
-		spank_get_item(sp, S_JOB_UID, &job.uid) || spank_get_item(sp, S_JOB_GID, &job.gid))
-		return; /* the first step knows more */
-	job.restart = env_number("SLURM_JOB_RESTART_COUNT");
-	job.node = node_name(host, sizeof(host));
-	plug_site_load(&conf);
-	if (plug_launch_start(&conf, &opt, &job, &err))
-		slurm_error("rcshare: prolog of job %u: %s", job.id, err.text);
+	if (plug_conf_parse(ac, av, &conf, &err))
+		slurm_error("rcshare: %s", err.text);
+	plug_conf_node(&conf, node_name(host, sizeof(host)));
 }
 
 /* --- the callbacks -----------------------------------------------------------------------------
@@ -411,21 +433,8 @@ static void prolog(spank_t sp)
 
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {
-	struct plug_error err;
-
-	if (plug_conf_parse(ac, av, &conf, &err))
-		slurm_error("rcshare: %s", err.text);
+	conf_take(ac, av);
 	spank_option_register(sp, &option);
-	return 0;
-}
-
-int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
-{
-	struct plug_error err;
-
-	if (plug_conf_parse(ac, av, &conf, &err))
-		slurm_error("rcshare: %s", err.text);
-	prolog(sp);
 	return 0;
 }
 
@@ -494,6 +503,7 @@ int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 	static uint32_t ended;
 	struct notify_summary sum;
 	uint32_t tasks = 0, node = 0;
+	char host[256];
 
 	(void)ac;
 	(void)av;
@@ -501,8 +511,8 @@ int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 		spank_get_item(sp, S_JOB_NODEID, &node) || node)
 		return 0;
 	if (notify_step_end(&sum))
-		slurm_spank_log("rcshare: %u failover%s in this job, %llu ms longest blackout%s%s",
-			sum.failovers, sum.failovers == 1 ? "" : "s",
+		slurm_spank_log("rcshare: %u failover%s in this job on %s, %llu ms longest blackout%s%s",
+			sum.failovers, sum.failovers == 1 ? "" : "s", node_name(host, sizeof(host)),
 			(unsigned long long)(sum.blackout_max_ns + 500000) / 1000000,
 			*sum.log ? "; see " : "", sum.log);
 	return 0;
@@ -523,8 +533,9 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 	struct plug_error err;
 	uint32_t job;
 
-	if (plug_conf_parse(ac, av, &conf, &err))
-		slurm_error("rcshare: %s", err.text);
+	conf_take(ac, av);
+	if (plug_site_load(&conf, &err)) /* only log_dir matters here */
+		slurm_error("rcshare: epilog: %s", err.text);
 	if (spank_get_item(sp, S_JOB_ID, &job) == ESPANK_SUCCESS)
 		plug_launch_stop(&conf, job);
 	return 0;

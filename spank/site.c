@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "spank/site.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "spank/trusted.h"
 
 #define BLANK "\t\n\r "
 
@@ -115,18 +117,24 @@ void plug_site_apply(const char *text, struct plug_conf *conf)
 		conf->log_dir = path(text, "log_dir", conf->log_room, sizeof(conf->log_room));
 }
 
-void plug_site_load(struct plug_conf *conf)
+int plug_site_load(struct plug_conf *conf, struct plug_error *err)
 {
+	const char *path = conf->config ? conf->config : PLUG_SITE_FILE;
 	char text[65536];
-	ssize_t n = 0, len = 0;
-	int fd = open(conf->config ? conf->config : PLUG_SITE_FILE, O_RDONLY | O_CLOEXEC);
+	ssize_t len = 0;
+	int fd = plug_trusted_open(path, false, NULL, err);
 
-	while (fd >= 0 && (n = read(fd, text + len, sizeof(text) - 1 - (size_t)len)) > 0)
-		len += n;
-	if (fd >= 0)
+	if (fd < 0 && fd != -ENOENT)
+		return fd;
+	if (fd >= 0) {
+		len = plug_trusted_read(fd, text, sizeof(text) - 1);
 		close(fd);
+	}
+	if (len < 0)
+		return plug_error_set(err, (int)len, "cannot read %s: %s", path, strerror((int)-len));
 	text[len] = '\0';
 	plug_site_apply(text, conf);
 	if (!conf->log_dir)
 		conf->log_dir = "/var/log/rcshare";
+	return 0;
 }

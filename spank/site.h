@@ -28,7 +28,10 @@ int plug_site_value(const char *text, const char *key, char *out, size_t size);
 /* Applies what `text` says to *conf, where plugstack.conf said nothing. Pure. */
 void plug_site_apply(const char *text, struct plug_conf *conf);
 
-/* plug_site_apply of conf->config, or of PLUG_SITE_FILE; a file that is not there says nothing. */
-void plug_site_load(struct plug_conf *conf);
+/*
+ * plug_site_apply of conf->config, or of PLUG_SITE_FILE; a file that is not there says nothing. One that is not
+ * root's, or that others may write, is not believed: -EPERM with a sentence, and conf as it was.
+ */
+int plug_site_load(struct plug_conf *conf, struct plug_error *err);
 
 #endif

@@ -435,12 +435,26 @@ static pid_t served_by(const struct sockaddr_un *sa)
 	return cred.pid;
 }
 
+/* The plugin has bound it in a folder of root's; who listens is whom SO_PEERCRED shows to ranks and tools. */
+static int ctl_listen(struct node *n, int fd, char *why)
+{
+	if (listen(fd, 512) || fcntl(fd, F_SETFL, O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC)) {
+		snprintf(why, SHM_SENTENCE, "cannot listen on the socket in the run dir: %s", strerror(errno));
+		return -EIO;
+	}
+	n->ctl.fd = fd;
+	n->ctl.ready = accept_ready;
+	return node_watch(n, &n->ctl, EPOLLIN);
+}
+
 int ctl_open(struct node *n, char *why)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	pid_t other;
 	int fd;
 
+	if (n->o.listen_fd >= 0)
+		return ctl_listen(n, n->o.listen_fd, why);
 	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/sock", n->o.run_dir) >=
 		(int)sizeof(sa.sun_path)) {
 		snprintf(why, SHM_SENTENCE, "the run dir's path is longer than a Unix socket allows; set a "
@@ -458,15 +472,13 @@ int ctl_open(struct node *n, char *why)
 		return -EADDRINUSE;
 	}
 	unlink(sa.sun_path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 512)) {
-		snprintf(why, SHM_SENTENCE, "cannot listen on the socket in the run dir: %s", strerror(errno));
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa))) {
+		snprintf(why, SHM_SENTENCE, "cannot make the socket in the run dir: %s", strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return -EIO;
 	}
-	n->ctl.fd = fd;
-	n->ctl.ready = accept_ready;
-	return node_watch(n, &n->ctl, EPOLLIN);
+	return ctl_listen(n, fd, why);
 }
 
 void ctl_close(struct node *n)
@@ -474,8 +486,10 @@ void ctl_close(struct node *n)
 	char path[128];
 
 	node_unwatch(n, &n->ctl);
-	snprintf(path, sizeof(path), "%.100s/sock", n->o.run_dir);
-	unlink(path);
+	if (n->o.listen_fd < 0) {
+		snprintf(path, sizeof(path), "%.100s/sock", n->o.run_dir);
+		unlink(path);
+	}
 	for (struct chan *c = n->chans; c; c = c->next) {
 		c->bye = true;
 		chan_close(n, c, "the runtime ends");

@@ -21,14 +21,16 @@
 #include "node/node.h"
 #include "node/place.h"
 
-#define TICK_NS 1000000000ull
+#define TICK_NS	  1000000000ull
+#define NAMES_MAX (64 << 20)
 #define WORKS_END_MS 2000 /* for jobs that are off the loop when the daemon ends */
 
 /* --- options ------------------------------------------------------------------------------------ */
 
 static void usage(FILE *f)
 {
-	fputs("usage: rcshared --job ID --restart N --node-index I --nodes N --nodelist A,B,...\n"
+	fputs("usage: rcshared --job ID --restart N --node-index I --nodes N\n"
+	      "                --nodelist A,B,... | --nodelist-fd FD [--listen-fd FD]\n"
 	      "                --uid U --gid G --run-dir DIR --token-fd FD --ready-fd FD [--lock-fd FD]\n"
 	      "                [--config PATH] [--rails N] [--eager 0|1] [--log DIR] [--abi N]\n"
 	      "The runtime of one job on one node; Slurm's plugin starts it. See rcshared(8).\n", f);
@@ -86,6 +88,23 @@ static int find_ready_fd(int argc, char **argv)
 	return -1;
 }
 
+/* The list as a file: it may be more than a word of a command line can hold. */
+static char *names_read(int fd)
+{
+	struct stat st;
+	size_t got = 0;
+	ssize_t r = 1;
+	char *list = fstat(fd, &st) || st.st_size <= 0 || st.st_size > NAMES_MAX ? NULL :
+		     malloc((size_t)st.st_size + 1);
+
+	while (list && got < (size_t)st.st_size && (r = read(fd, list + got, (size_t)st.st_size - got)) > 0)
+		got += (size_t)r;
+	if (list)
+		list[got] = '\0';
+	close(fd);
+	return list;
+}
+
 /* NAME or NAME=NODEADDR, separated by commas. */
 static int names_split(struct node_opts *o, char *list)
 {
@@ -111,12 +130,13 @@ static void options(struct node *n, int argc, char **argv)
 		{"uid", 1, 0, 'u'}, {"gid", 1, 0, 'g'}, {"run-dir", 1, 0, 'd'}, {"token-fd", 1, 0, 't'},
 		{"ready-fd", 1, 0, 'y'}, {"lock-fd", 1, 0, 'k'}, {"config", 1, 0, 'c'},
 		{"rails", 1, 0, 'R'}, {"eager", 1, 0, 'e'}, {"log", 1, 0, 'L'}, {"abi", 1, 0, 'a'},
+		{"nodelist-fd", 1, 0, 'N'}, {"listen-fd", 1, 0, 'S'},
 		{"help", 0, 0, 'h'}, {"version", 0, 0, 'V'}, {0, 0, 0, 0}};
 	struct node_opts *o = &n->o;
 	char *list = NULL;
 	int c, at = 0;
 
-	o->token_fd = n->lock_fd = -1;
+	o->token_fd = o->listen_fd = n->lock_fd = -1;
 	o->ready_fd = find_ready_fd(argc, argv);
 	opterr = 0;
 	o->rails = -1;
@@ -140,6 +160,12 @@ static void options(struct node *n, int argc, char **argv)
 			break;
 		case 'l':
 			list = optarg;
+			break;
+		case 'N':
+			list = names_read((int)number(n, name, optarg));
+			break;
+		case 'S':
+			o->listen_fd = (int)number(n, name, optarg);
 			break;
 		case 'u':
 			o->uid = number(n, name, optarg);
@@ -186,7 +212,7 @@ static void options(struct node *n, int argc, char **argv)
 	}
 	if (!list || !o->run_dir || !o->nodes || o->self >= o->nodes || o->nodes > UINT16_MAX ||
 		names_split(o, list))
-		refuse(n, "%s", "--nodelist must name --nodes nodes, --node-index one of them, and --run-dir a "
+		refuse(n, "%s", "--nodelist or --nodelist-fd must name --nodes nodes, --node-index one of them, and --run-dir a "
 			"folder");
 }
 
@@ -316,6 +342,8 @@ static int set_up(struct node *n, char *why)
 	place_thread(n->cfg.cpus, n->vb ? verbs_rail_name(n->vb, 0) : NULL);
 	if (ctl_open(n, why))
 		return -EIO;
+	if (n->o.listen_fd >= 0) /* the run dir is root's: the plugin writes it */
+		return 0;
 	snprintf(path, sizeof(path), "%.200s/pid", n->o.run_dir);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	snprintf(pid, sizeof(pid), "%d\n", (int)getpid());

@@ -71,6 +71,7 @@ struct node_opts {
 	gid_t gid;
 	const char *run_dir;
 	int token_fd, ready_fd;
+	int listen_fd; /* the socket in run_dir, which root has bound; -1: the daemon makes it */
 	int rails; /* -1: as configured */
 	const char *config, *log_dir;
 };

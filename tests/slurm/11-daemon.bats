@@ -48,7 +48,7 @@ starts() {	# starts NODE: how often a daemon was started there
 		grep -qxF "$line" "$seen"
 	done
 	[ "$(grep -c ^env "$seen")" -eq 4 ]
-	! grep -E '^fd ([89]|[1-9][0-9])' "$seen"
+	! grep -E '^fd (9|[1-9][0-9])' "$seen"
 	grep -qx 'status Umask:.0077' "$seen"
 	token=$(grep ^token "$seen")
 	[ ${#token} -eq 70 ]
@@ -87,14 +87,20 @@ starts() {	# starts NODE: how often a daemon was started there
 	[ "$(starts b1)" -eq 1 ]
 }
 
-@test "the option on the allocation starts it in the prolog, once" {
+@test "no daemon is started before a step needs it, and then it is among the job's processes" {
 	run batch -N2 --rcshare=on <<-'END'
+		ls ~/seen.b1.* 2>/dev/null		# of the prolog: it would be outside the job
 		srun -N2 true
 	END
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
 	[ "$(starts b0)" -eq 1 ]
 	[ "$(starts b1)" -eq 1 ]
-	cgroups=$(grep ^cgroup "$BED_DIR"/home/seen.b0.*)
-	[[ $cgroups != *job_* ]]
+	[[ -e $BED_DIR/cgroups ]] || skip "no cgroups on this machine"
+	# what it writes at its very start
+	for node in b0 b1; do
+		grep -qE '^cgroup .*/job_[0-9]+/rcshared$' "$BED_DIR"/home/seen.$node.*
+	done
 }
 
 @test "a daemon that died is replaced by the next step" {
@@ -109,7 +115,7 @@ starts() {	# starts NODE: how often a daemon was started there
 
 @test "it lives beside the steps' cgroups, counted to the job" {
 	[[ -e $BED_DIR/cgroups ]] || skip "no cgroups on this machine"
-	for opt in '' --rcshare=on; do		# started by the first step, and by the prolog
+	for opt in '' --rcshare=on; do		# started by the first step, and by the batch step
 		run batch -N1 -w b0 $opt <<-'END'
 			srun --rcshare=on sh -c 'sleep 0.2; cat /proc/$(cat ${RCSHARE_SOCKET%sock}pid)/cgroup'
 		END
@@ -119,13 +125,32 @@ starts() {	# starts NODE: how often a daemon was started there
 	done
 }
 
-@test "the run dir is the user's alone, and the lock root's" {
-	run srun -N1 --rcshare=on sh -c 'cd /run/rcshare && stat -c "%U %a" . *.0 *.lock'
-	[ "${lines[0]}" = "root 755" ]
-	[ "${lines[1]}" = "bed 700" ]
-	[ "${lines[2]}" = "root 600" ]
+@test "the run dir is root's, and its socket the user's alone" {
+	run srun -N1 --rcshare=on sh -c 'cd /run/rcshare && stat -c "%U %a" . *.0 *.lock $RCSHARE_SOCKET
+		touch *.0/mine || ln -s /etc ${RCSHARE_SOCKET%/sock}/link || mv $RCSHARE_SOCKET ${RCSHARE_SOCKET%/sock}/other ||
+		rm -f $RCSHARE_SOCKET; test -S $RCSHARE_SOCKET && echo kept' 2>/dev/null
+	echo "$output"
+	[[ $output == *"root 755"*"root 711"*"root 600"*"bed 600"*kept* ]]
+}
+
+@test "a log_dir that is missing is made, and one that is there keeps its owner and mode" {
+	run on_node b0 sh -c 'rm -rf /var/log/rcshare; stat -c "%U %a" /var/log'
+	local before=$output
+	srun -w b0 --rcshare=on true
 	run on_node b0 stat -c '%U %a' /var/log/rcshare
-	[ "$output" = "root 1777" ]
+	[ "$output" = "root 755" ]
+	echo '{"log_dir": "/var/log"}' >"$BED_DIR/etc/rcshare.conf"
+	srun -w b0 --rcshare=on true
+	run on_node b0 stat -c '%U %a' /var/log
+	cp "$here/rcshare.conf" "$BED_DIR/etc/rcshare.conf"
+	[ "$output" = "$before" ]
+}
+
+@test "the job's log folder is the user's alone, and goes with the job where it is empty" {
+	run srun -w b0 --rcshare=on sh -c 'stat -c "%U %a" /var/log/rcshare/$SLURM_JOB_ID; echo $SLURM_JOB_ID'
+	[ "${lines[0]}" = "bed 700" ]
+	eventually nothing_left
+	not on_node b0 test -e "/var/log/rcshare/${lines[1]}"
 }
 
 @test "the epilog ends it in good order" {
@@ -146,15 +171,22 @@ starts() {	# starts NODE: how often a daemon was started there
 @test "the epilog believes nothing that the user wrote" {
 	"$bed" run --on b0 -- sleep 600 3>&- &
 	eventually victim
-	run batch -N1 -w b0 <<-END
-		srun --rcshare=on sh -c 'd=\${RCSHARE_SOCKET%/sock}; echo $pid >\$d/pid; rm \$d/sock
-			mkdir -p \$d/a/b; ln -s / \$d/a/root; ln -s /run/bed/home \$d/home'
+	rm -f "$BED_DIR"/home/{one,two}
+	batch -N1 -w b0 >/dev/null 3>&- <<-'END' &
+		srun --rcshare=on sh -c 'echo $SLURM_JOB_ID >~/one; until [ -e ~/two ]; do sleep 0.05; done'
 	END
+	eventually test -s "$BED_DIR/home/one"
+	# as a release that gave the run dir to the user left it
+	on_node b0 sh -c 'd=/run/rcshare/$1.9; mkdir $d && cd $d && echo $2 >pid && ln -s / root &&
+		ln -s /run/bed/home home && i=0 && while [ $i -lt 200 ]; do mkdir d && touch d/f && cd d &&
+		i=$((i+1)); done; chown -hR 12345 $d' sh "$(<"$BED_DIR/home/one")" "$pid"
+	touch "$BED_DIR/home/two"
+	wait $!
 	eventually nothing_left
 	victim
 	[ -e "$BED_DIR/home/script" ]
 	on_node b0 kill "$pid"
-	wait
+	wait || :
 }
 
 victim() {
@@ -229,7 +261,7 @@ victim() {
 		"$bed" up --quiet -n 1 --plugin "$(plugin_line daemon=/nowhere/rcshared colour=blue default=on)"
 		srun -N1 --rcshare=on hostname
 		srun -N1 --rcshare=require hostname || echo "refused $?"
-		"$bed" plugin "$(plugin_line daemon="$here/fake-rcshared" key_file=/nowhere/key default=on)"
+		"$bed" plugin "$(plugin_line daemon="$here/fake-rcshared" key_file=/nowhere/key default=on min_nodes=1)"
 		srun -N1 hostname
 		eventually idle
 		grep -h "unknown argument 'colour=blue'" "$other/log/b0.slurmd.log" | head -n 1
@@ -241,6 +273,60 @@ victim() {
 	grep -q '^refused' "$BED_DIR/home/out"
 	grep -q 'not used: cannot read the key /nowhere/key' "$BED_DIR/home/out"
 	grep -q "unknown argument 'colour=blue' in plugstack.conf" "$BED_DIR/home/out"
+}
+
+# own_bed PLUGIN-ARGS... -- CMD...: on a bed of its own, with one node; its output is in $output
+own_bed() {
+	local other args=() code=0
+	while [[ $1 != -- ]]; do
+		args+=("$1")
+		shift
+	done
+	shift
+	other=$(mktemp -d "$root/build/bed/XXXXXX")
+	(
+		export BED_DIR=$other
+		"$bed" up --quiet -n 1 --plugin "$(plugin_line daemon="$here/fake-rcshared" timeout=2 ${args[@]+"${args[@]}"})"
+		"$@"
+	) >"$BED_DIR/home/out" 2>&1 3>&- || code=$?
+	BED_DIR=$other "$bed" down
+	output=$(<"$BED_DIR/home/out")
+	echo "$output"
+	return $code
+}
+
+defaults() {
+	srun -N1 sh -c 'env | grep ^RCSHARE_ || echo "one node: none"'
+	"$bed" plugin "$(plugin_line daemon="$here/fake-rcshared" default=on min_nodes=1)"
+	srun -N1 sh -c 'env | grep ^RCSHARE_STEP'
+	srun -N1 -n1 : -n1 sh -c 'env | grep ^RCSHARE_ || echo "het: none"' 2>&1 || :
+}
+
+@test "default=on is for steps of two nodes or more, or min_nodes=, and says nothing to others" {
+	own_bed default=on -- defaults
+	grep -qx 'one node: none' <<<"$output"
+	grep -qx 'RCSHARE_STEP=0' <<<"$output"
+	not grep -q 'not used' <<<"$output"
+}
+
+untrusted() {
+	install -m 664 /dev/null "$BED_DIR/etc/rcshare.conf"
+	srun -N1 --rcshare=on hostname
+	install -m 644 -o 12345 /dev/null "$BED_DIR/etc/rcshare.conf"
+	srun -N1 --rcshare=on hostname
+	install -m 644 "$here/rcshare.conf" "$BED_DIR/etc/rcshare.conf"
+	chmod 644 "$BED_DIR/etc/munge/munge.key"
+	srun -N1 --rcshare=on hostname
+	chmod 600 "$BED_DIR/etc/munge/munge.key"
+	srun -N1 --rcshare=require hostname
+}
+
+@test "a configuration or a key that others may change or read is not believed" {
+	own_bed -- untrusted
+	grep -qF 'not used: /run/bed/etc/rcshare.conf has mode 664, so others than its owner may change it and it is not used: chmod 644;' <<<"$output"
+	grep -qF 'not used: /run/bed/etc/rcshare.conf belongs to uid 12345, not to root' <<<"$output"
+	grep -qF 'not used: /etc/munge/munge.key has mode 644, so others than its owner may read it' <<<"$output"
+	[ "$(grep -cx b0 <<<"$output")" -eq 4 ]
 }
 
 @test "limits of rcshare.conf are set before it is the user's" {
@@ -261,7 +347,7 @@ victim() {
 	cat "$BED_DIR/home/out"
 	grep -qE 'Max open files +1000 +1000' "$BED_DIR/home/out"
 	grep -qE 'Max locked memory +65536 +65536' "$BED_DIR/home/out"
-	grep -qx '1777 /var/log/elsewhere' "$BED_DIR/home/out"
+	grep -qx '755 /var/log/elsewhere' "$BED_DIR/home/out"
 	grep -qx 'arg --config /run/bed/home/rcshare.conf' "$BED_DIR/home/out"
 	! grep -q '^memory' /proc/cgroups || grep -qx 67108864 "$BED_DIR/home/out"
 }

@@ -67,7 +67,7 @@ not() {
 # plugin_line ARGS...: the plugstack line of the plugin as built. Without config= a node is not lost
 # for long: a busy machine stands still for seconds.
 plugin_line() {
-	local config=" config=$here/rcshare.conf"
+	local config=" config=/run/bed/etc/rcshare.conf"
 	[[ " $*" != *" config="* ]] || config=
 	echo "optional $root/build/rcshare_spank.so $*$config"
 }

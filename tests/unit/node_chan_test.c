@@ -98,7 +98,8 @@ static void a_rank_of_a_node_that_was_removed_does_not_attach(void **state)
 {
 	char dir[] = "/tmp/rcshare-test.XXXXXX", why[SHM_SENTENCE];
 	struct shm_attach a = {.m = {.type = SHM_MSG_ATTACH, .abi = SHM_ABI}, .job = 9};
-	struct node n = {.parted = true, .o = {.job = 9, .uid = getuid(), .run_dir = dir}};
+	struct node n = {.parted = true, .o = {.job = 9, .uid = getuid(), .run_dir = dir,
+						 .listen_fd = -1}};
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct shm_msg m;

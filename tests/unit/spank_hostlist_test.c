@@ -26,6 +26,15 @@ static void expands(void **state)
 		{"r[1-2]n[0-1]", "r1n0,r1n1,r2n0,r2n1", 4},
 		{"[1-2]", "1,2", 2},
 		{"a[3,1-2]", "a3,a1,a2", 3},
+		{"r[0-1]c[0-1]n[08-09]", "r0c0n08,r0c0n09,r0c1n08,r0c1n09,r1c0n08,r1c0n09,r1c1n08,r1c1n09",
+			8},
+		/* numbers of ten digits and more, and the largest one */
+		{"b1234567890", "b1234567890", 1},
+		{"b[2024000000-2024000001]", "b2024000000,b2024000001", 2},
+		{"b[0000000000000000000000009-0000000000000000000000010]",
+			"b0000000000000000000000009,b0000000000000000000000010", 2},
+		{"b[18446744073709551614-18446744073709551615]",
+			"b18446744073709551614,b18446744073709551615", 2},
 	};
 	struct plug_error e;
 	char *out;
@@ -42,8 +51,8 @@ static void expands(void **state)
 static void refuses(void **state)
 {
 	static const char *const bad[] = {"", ",", "a,", "b[", "b[0-", "b[0-]", "b[2-1]", "b[x]",
-		"b[0;1]", "b[]", "b[0-1", "b[1234567890]", "b[0-1]["};
-	char name[400] = "", *out = NULL;
+		"b[0;1]", "b[]", "b[0-1", "b[18446744073709551616]", "b[0-1]["};
+	char name[1400] = "", *out = NULL;
 	struct plug_error e;
 	size_t i;
 
@@ -55,8 +64,35 @@ static void refuses(void **state)
 	assert_int_equal(plug_hostlist_expand("b[0-999999]", &out, &e), -E2BIG);
 	memset(name, 'n', sizeof(name) - 1);
 	assert_int_equal(plug_hostlist_expand(name, &out, &e), -EINVAL);
-	snprintf(name + 200, 100, "[0-1]%0*d", 80, 0);
+	snprintf(name + 900, 300, "[0-1]%0*d", 200, 0);
 	assert_int_equal(plug_hostlist_expand(name, &out, &e), -EINVAL);
+	assert_null(out);
+}
+
+/* Names as long as Slurm has them, and more of them than fit one word of a command line. */
+static void takes_what_slurm_has(void **state)
+{
+	char name[256], list[300], *out, *last;
+	struct plug_error e;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	name[255] = '\0';
+	snprintf(list, sizeof(list), "%s[7-8]", name);
+	assert_int_equal(plug_hostlist_expand(list, &out, &e), 2);
+	last = strrchr(out, ',') + 1;
+	assert_int_equal(strlen(last), 256);
+	assert_int_equal(plug_hostlist_find(out, last), 1);
+	free(out);
+	assert_int_equal(plug_hostlist_expand("node-of-a-large-site-[00000-19999]", &out, &e), 20000);
+	assert_true(strlen(out) > 128 * 1024);
+	assert_int_equal(plug_hostlist_find(out, "node-of-a-large-site-19999"), 19999);
+	free(out);
+	assert_int_equal(plug_hostlist_expand("b[0-65535]", &out, &e), 65536);
+	free(out);
+	out = NULL;
+	assert_int_equal(plug_hostlist_expand("b[0-65536]", &out, &e), -E2BIG);
+	assert_int_equal(plug_hostlist_expand("b[0-18446744073709551615]", &out, &e), -E2BIG);
 	assert_null(out);
 }
 
@@ -85,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(expands),
 		cmocka_unit_test(refuses),
+		cmocka_unit_test(takes_what_slurm_has),
 		cmocka_unit_test(finds),
 		cmocka_unit_test(covers),
 	};
