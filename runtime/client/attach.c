@@ -37,6 +37,8 @@ static int answer_read(struct cl_chan *ch, void *answer, size_t len, int *fds, u
 	do
 		n = recvmsg(ch->sock, &mh, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
+	if (!n)
+		ch->ended = true;
 	if (n <= 0)
 		return n == 0 ? -ECONNRESET : errno == EAGAIN ? -ETIMEDOUT : -errno;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
@@ -163,7 +165,10 @@ bool cl_chan_lost(struct cl_chan *ch)
 				ch->owed--;
 			continue;
 		}
-		return n == 0 || (errno != EAGAIN && errno != EINTR);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return false;
+		ch->ended = true;
+		return true;
 	}
 }
 
@@ -331,7 +336,7 @@ void cl_chan_close(struct cl_chan *ch)
 	struct shm_msg bye;
 
 	ch->dead = false;
-	if (ch->sock >= 0) {
+	if (ch->sock >= 0 && !ch->left) {
 		cl_msg_init(&bye, SHM_MSG_DETACH);
 		request_send(ch, &bye, sizeof(bye));
 	}
@@ -348,15 +353,27 @@ void cl_chan_close(struct cl_chan *ch)
 	*ch = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
 }
 
-void cl_chan_close_wait(struct cl_chan *ch)
+void cl_chan_leave(struct cl_chan *ch)
+{
+	bool dead = ch->dead;
+	struct shm_msg bye;
+
+	if (ch->sock < 0 || ch->left)
+		return;
+	ch->left = true;
+	ch->dead = false;
+	cl_msg_init(&bye, SHM_MSG_DETACH);
+	request_send(ch, &bye, sizeof(bye));
+	shutdown(ch->sock, SHUT_WR);
+	ch->dead = dead;
+}
+
+bool cl_chan_end_wait(struct cl_chan *ch)
 {
 	struct pollfd p = {.fd = ch->sock, .events = POLLIN};
 	uint64_t until = cl_now() + CLOSE_NS, now;
-	struct shm_msg bye;
 
-	cl_msg_init(&bye, SHM_MSG_DETACH);
-	if (!request_send(ch, &bye, sizeof(bye)) && !shutdown(ch->sock, SHUT_WR))
-		while (!cl_chan_lost(ch) && (now = cl_now()) < until)
-			cl_poll(&p, 1, until - now);
-	cl_chan_close(ch);
+	while (!ch->ended && !cl_chan_lost(ch) && (now = cl_now()) < until)
+		cl_poll(&p, 1, until - now);
+	return ch->ended;
 }

@@ -174,7 +174,7 @@ static int cq_empty_status(const rcs_cq *cq)
 	for (const rcs_ep *ep = cq->ctx->eps; ep; ep = ep->next)
 		if (ep->tx_cq == cq || ep->rx_cq == cq) {
 			any = true;
-			if (!ep->lost)
+			if (!ep->lost || ep->ending)
 				return 0;
 			lost = ep->lost;
 		}

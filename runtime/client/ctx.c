@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -200,8 +199,6 @@ static int ctx_setup(rcs_ctx *ctx, const struct rcs_init_opts *o, struct rcs_err
 	ctx->event_seq = calloc(ctx->nodes, sizeof(*ctx->event_seq));
 	if (!ctx->event_seq)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a context");
-	if (getrandom(&ctx->cookie, sizeof(ctx->cookie), 0) != sizeof(ctx->cookie))
-		ctx->cookie = cl_now() ^ (uint64_t)ctx->pid << 32;
 	/* Ranks of this node read large messages straight from our memory, its daemon executes one-sided
 	 * requests there. Yama keeps one exception a process, so it is for any. EINVAL: no Yama. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);

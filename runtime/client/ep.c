@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "client/lib.h"
 
 #define OPS_CHUNK 256u
-#define WRITES_NS 2000000000ull
+#define CLOSE_NS  2000000000ull
 
 static int ep_watch(rcs_ep *ep, int how)
 {
@@ -35,12 +36,21 @@ static int ep_attach(rcs_ep *ep, uint64_t rx_size, struct rcs_error *err)
 		if (rc)
 			return rc;
 	}
-	ep->named = calloc(ep->ch.nodes, 1);
-	if (!ep->named)
+	ep->node = calloc(ep->ch.nodes, sizeof(*ep->node));
+	if (!ep->node)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for an endpoint");
 	if (ep_watch(ep, EPOLL_CTL_ADD))
 		return cl_fail(err, RCS_ERR_IO, "epoll: %s", strerror(errno));
 	return 0;
+}
+
+static uint64_t cookie_new(void)
+{
+	uint64_t cookie;
+
+	if (getrandom(&cookie, sizeof(cookie), 0) != sizeof(cookie))
+		cookie = cl_now() << 16;
+	return cookie | 1;
 }
 
 static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, struct rcs_error *err)
@@ -51,6 +61,7 @@ static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, 
 	if (!ep)
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for an endpoint");
 	ep->ctx = ctx;
+	ep->cookie = cookie_new();
 	ep->ch = (struct cl_chan){.sock = -1, .daemon_bell = -1, .rank_bell = -1};
 	ep->ctl_tail = &ep->ctl;
 	ep->tx_cq = o->tx_cq;
@@ -60,7 +71,7 @@ static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, 
 	rc = ep_attach(ep, o->rx_size, err);
 	if (rc) {
 		cl_chan_close(&ep->ch);
-		free(ep->named);
+		free(ep->node);
 		free(ep);
 		return rc;
 	}
@@ -110,7 +121,14 @@ void rcs_ep_addr(const rcs_ep *ep, struct rcs_addr *addr)
 	memcpy(addr->bytes, &ep->ch.addr, RCS_ADDR_SIZE);
 }
 
-static void end_requests(rcs_ep *ep, int status)
+/* What the daemon was asked for: it may read or write the memory until it says that it has ended. */
+static bool is_the_daemons(const struct cl_op *op)
+{
+	return op->state == CL_GETTING || (op->state == CL_RMA && op->kind != RCS_OP_ATOMIC);
+}
+
+/* all false: but for what is the daemon's. */
+static void end_requests(rcs_ep *ep, int status, bool all)
 {
 	rcs_ctx *ctx = ep->ctx;
 
@@ -127,7 +145,7 @@ static void end_requests(rcs_ep *ep, int status)
 		for (uint32_t k = 0; k < OPS_CHUNK; k++) {
 			struct cl_op *op = &ctx->chunk[i][k];
 
-			if (op->state == CL_FREE || op->ep != ep)
+			if (op->state == CL_FREE || op->ep != ep || (!all && is_the_daemons(op)))
 				continue;
 			cl_op_unlink(op);
 			if (op->send)
@@ -152,7 +170,20 @@ static void event_push(rcs_ctx *ctx, const struct rcs_event *ev, const char *hos
 	ctx->evq_tail = &e->next;
 }
 
-/* The channel is of no use any more. Every request ends; the rings are not touched again. */
+/* The daemon's end of the socket closes when nothing of the channel is under way, or with the daemon. */
+void cl_ep_end_check(rcs_ep *ep)
+{
+	if (!ep->ending || !cl_chan_lost(&ep->ch))
+		return;
+	ep->ending = false;
+	epoll_ctl(ep->ctx->epfd, EPOLL_CTL_DEL, ep->ch.sock, NULL);
+	end_requests(ep, ep->lost, true);
+}
+
+/*
+ * The channel is of no use any more, the rings are not touched again. Every request ends, those that the
+ * daemon may still be at when it has let go of the channel.
+ */
 void cl_ep_lost(rcs_ep *ep, int status)
 {
 	rcs_ctx *ctx = ep->ctx;
@@ -160,10 +191,14 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	if (ep->lost)
 		return;
 	ep->lost = status;
+	ep->cookie = 0;
 	ep->ch.dead = true;
 	ep->blocked = ep->kick = false;
-	ep_watch(ep, EPOLL_CTL_DEL);
-	end_requests(ep, status);
+	epoll_ctl(ctx->epfd, EPOLL_CTL_DEL, ep->ch.rank_bell, NULL);
+	cl_chan_leave(&ep->ch);
+	ep->ending = true;
+	end_requests(ep, status, false);
+	cl_ep_end_check(ep);
 	if (status != RCS_ERR_NOMEM && status != RCS_ERR_PARTITIONED && !ctx->lost_told) {
 		struct rcs_event ev = {.code = RCS_EVENT_RUNTIME_LOST, .origin = ep->ch.node,
 			.peer = UINT32_MAX, .rail = UINT32_MAX, .to_rail = UINT32_MAX,
@@ -173,30 +208,6 @@ void cl_ep_lost(rcs_ep *ep, int status)
 		ctx->lost_told = true;
 		event_push(ctx, &ev, "", status == RCS_ERR_PROTOCOL ? "channel damaged" :
 			"daemon ended", "");
-	}
-}
-
-static bool is_received_from(const rcs_peer *p)
-{
-	const struct cl_op *op;
-
-	DL_FOREACH(p->ep->posted, op)
-		if (op->peer == p)
-			return true;
-	return false;
-}
-
-/* Of a peer nobody knows the rank of, a record that is answered only where nobody is tells. */
-static void rank_lost(rcs_ep *ep, uint32_t node)
-{
-	rcs_peer *p, *tmp;
-
-	HASH_ITER(hh, ep->peers, p, tmp) {
-		struct wire_rec r = {.type = WIRE_REC_CANCEL};
-
-		if (p->key.node == node && !p->gone &&
-			(p->pending || p->waiting || p->pushing || p->fetching || p->rma || is_received_from(p)))
-			cl_ctl_send(ep, p, &r, NULL);
 	}
 }
 
@@ -231,8 +242,6 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 		return;
 	if (ev->code != SHM_EV_NODE_LOST && ev->code != SHM_EV_NODE_REPLACED)
 		e.index = e.first_rank = e.spare = UINT32_MAX;
-	if (ev->code == SHM_EV_RANK_LOST)
-		rank_lost(ep, ev->origin);
 	if (ev->code == SHM_EV_NODE_LOST)
 		node_lost(ep, ev->peer);
 	if (ev->code == SHM_EV_PARTITIONED && ev->origin == ctx->node)
@@ -248,9 +257,13 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 	event_push(ctx, &e, ev->host, ev->reason, ev->peer_host);
 }
 
-/* Peers that wait for us hear it now, not when they try. */
-static void say_goodbye(rcs_ep *ep)
+/*
+ * Peers that wait for us hear it now, not when they ask. true: some may be reading our buffers; they can not any
+ * more when the daemon has let go of the channel.
+ */
+static bool say_goodbye(rcs_ep *ep)
 {
+	bool read = false;
 	rcs_peer *p, *tmp;
 	struct cl_op *op;
 	rcs_claim *u;
@@ -276,8 +289,10 @@ static void say_goodbye(rcs_ep *ep)
 
 			if (op->state == CL_RTS || op->state == CL_PUSHED)
 				cl_ctl_send(ep, p, &r, NULL);
+			read |= op->state == CL_RTS;
 		}
 	}
+	return read;
 }
 
 static void ep_free(rcs_ep *ep)
@@ -298,7 +313,7 @@ static void ep_free(rcs_ep *ep)
 		HASH_DEL(ep->peers, p);
 		free(p);
 	}
-	free(ep->named);
+	free(ep->node);
 	free(ep);
 }
 
@@ -331,52 +346,55 @@ static bool written_to(const rcs_ep *ep)
 	return false;
 }
 
-/* The user may free the buffers when the endpoint is closed: gets are awaited for a while. */
-static bool writes_end(rcs_ep *ep)
+static bool has_to_say(const rcs_ep *ep)
+{
+	return ep->ctl;
+}
+
+/* true: what `is` says came to its end in time. */
+static bool is_over(rcs_ep *ep, bool (*is)(const rcs_ep *ep))
 {
 	const struct timespec nap = {.tv_nsec = 100000};
-	uint64_t until = cl_now() + WRITES_NS;
+	uint64_t until = cl_now() + CLOSE_NS;
 
-	while (written_to(ep)) {
+	while (!ep->lost && is(ep)) {
 		if (cl_now() >= until)
 			return false;
 		cl_ep_progress(ep);
-		if (ep->lost)
-			return true;
 		nanosleep(&nap, NULL);
 	}
 	return true;
 }
 
+/* The user may free the buffers when the endpoint is closed: what is at them is awaited for a while. */
 void rcs_ep_close(rcs_ep *ep)
 {
 	rcs_ctx *ctx = ep ? ep->ctx : NULL;
-	bool wait = false;
+	bool wait;
 
 	if (!ep || cl_enter(ctx))
 		return;
-	if (!ep->lost)
-		wait = !writes_end(ep);
+	wait = !is_over(ep, written_to);
 	if (!ep->lost) {
-		say_goodbye(ep);
-		for (int i = 0; i < 1000 && ep->ctl; i++) {
-			cl_ep_drain_ctl(ep);
-			cl_ep_publish(ep);
-			if (ep->ctl)
-				cl_yield();
-		}
+		wait |= say_goodbye(ep);
+		is_over(ep, has_to_say);
 		cl_ep_publish(ep);
 	}
-	end_requests(ep, RCS_ERR_CLOSED);
-	forget_sources(ctx, ep);
+	ep->cookie = 0;
 	cl_region_forget(ctx, ep);
+	DL_DELETE(ctx->eps, ep);
+	cl_chan_leave(&ep->ch);
+	if (wait || ep->ending) {
+		/* nobody finds the endpoint any more */
+		cl_leave(ctx);
+		cl_chan_end_wait(&ep->ch);
+		pthread_mutex_lock(&ctx->lock);
+	}
+	end_requests(ep, ep->lost ? ep->lost : RCS_ERR_CLOSED, true);
+	forget_sources(ctx, ep);
 	if (!ep->lost)
 		ep_watch(ep, EPOLL_CTL_DEL);
-	DL_DELETE(ctx->eps, ep);
-	if (wait && !ep->lost)
-		cl_chan_close_wait(&ep->ch);
-	else
-		cl_chan_close(&ep->ch);
+	cl_chan_close(&ep->ch);
 	ep_free(ep);
 	cl_leave(ctx);
 }

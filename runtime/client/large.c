@@ -55,28 +55,38 @@ static uint32_t iov_slice(const struct iovec *iov, uint32_t n, uint64_t off, uin
 	return k;
 }
 
+/* Is it the sender's memory, and is the message still in it? */
+static bool cookie_is_there(const struct cl_op *op)
+{
+	uint64_t cookie = 0;
+	struct iovec local = {&cookie, sizeof(cookie)};
+	struct iovec remote = {(void *)(uintptr_t)op->rts.cookie_at, sizeof(cookie)};
+
+	return process_vm_readv((pid_t)op->rts.pid, &local, 1, &remote, 1, 0) == sizeof(cookie) &&
+		cookie == op->rts.cookie;
+}
+
 /*
- * Straight from the sender's memory, as far as it goes. The cookie comes along in each call: pid may
- * be another process's here, and what its memory held is then overwritten by what is pushed.
+ * Straight from the sender's memory, as far as it goes. The cookie is read behind each piece: pid may be
+ * another process's here, or the sender's endpoint closed and its buffer used for something else. What was
+ * read then is overwritten by what is pushed, or the receive ends with an error.
  */
 static void vm_read(struct cl_op *op)
 {
 	while (op->off < op->end) {
-		uint64_t n = op->end - op->off, cookie = 0;
-		struct iovec local[CL_IOV_MAX + 1], remote[2];
+		uint64_t n = op->end - op->off;
+		struct iovec local[CL_IOV_MAX], remote;
 		uint32_t k;
 		ssize_t got;
 
 		if (n > VM_CHUNK)
 			n = VM_CHUNK;
-		local[0] = (struct iovec){&cookie, sizeof(cookie)};
-		k = iov_slice(op->iov, op->iov_n, op->off, n, local + 1);
-		remote[0] = (struct iovec){(void *)(uintptr_t)op->rts.cookie_at, sizeof(cookie)};
-		remote[1] = (struct iovec){(void *)(uintptr_t)(op->rts.addr + op->off), n};
-		got = process_vm_readv((pid_t)op->rts.pid, local, k + 1, remote, 2, 0);
-		if (got <= (ssize_t)sizeof(cookie) || cookie != op->rts.cookie)
+		k = iov_slice(op->iov, op->iov_n, op->off, n, local);
+		remote = (struct iovec){(void *)(uintptr_t)(op->rts.addr + op->off), n};
+		got = process_vm_readv((pid_t)op->rts.pid, local, k, &remote, 1, 0);
+		if (got <= 0 || !cookie_is_there(op))
 			return;
-		op->off += (uint64_t)got - sizeof(cookie);
+		op->off += (uint64_t)got;
 	}
 }
 
@@ -174,6 +184,11 @@ void cl_large_matched(struct cl_op *op, rcs_peer *from, uint64_t tag, uint64_t l
 void cl_large_get_done(struct cl_op *op, const struct wire_rec *r)
 {
 	cl_op_answered(op, 1);
+	if (op->source_gone) {
+		cl_op_unlink(op);
+		cl_op_end_recv(op, RCS_ERR_PEER_GONE);
+		return;
+	}
 	if ((int64_t)r->arg == RCS_OK) {
 		op->off = op->end;
 		finish(op, RCS_OK);

@@ -56,6 +56,8 @@ struct cl_chan {
 	struct wire_addr addr;
 	uint32_t owed; /* answers on the socket that nobody waits for (DEREG) */
 	bool dead; /* the endpoint is lost: nobody answers */
+	bool left;  /* it was told that the channel ends */
+	bool ended; /* the daemon has let go of the channel, or is no more */
 };
 
 /* --- registrations ----------------------------------------------------------------------------- */
@@ -126,6 +128,7 @@ struct cl_op {
 	bool inject;	 /* no completion, copy is the message */
 	bool canceling;
 	bool no_get;	 /* receive: RDMA was tried or is not possible */
+	bool source_gone; /* receive: its message's buffer is no more */
 	bool has_data;
 	uint32_t answers; /* reserved in the receive ring */
 	uint32_t iov_n;
@@ -163,6 +166,9 @@ struct rcs_peer {
 	bool push_turn;
 	bool short_of_credit; /* what the head of pending waits for */
 	int gone;   /* status requests end with; 0: alive */
+	uint64_t asked; /* whether it is there: `ended` of its node at that time and 1, 0: never */
+	uint32_t posted_n; /* receives in ep->posted that are from it alone */
+	rcs_peer *nnext;   /* of the same node */
 	uint32_t rank;
 	void *context;
 	struct wire_addr addr;
@@ -186,6 +192,7 @@ struct rcs_claim {
 	rcs_ep *ep;
 	rcs_peer *peer;
 	bool large, has_data;
+	bool source_gone; /* claimed; its buffer is no more */
 	uint64_t tag, data, len, remote, charge;
 	struct wire_rts rts;
 	uint8_t payload[];
@@ -198,6 +205,13 @@ struct cl_ctl {
 	uint8_t payload[64];
 };
 
+/* What an endpoint knows of a node. */
+struct cl_node {
+	bool named; /* its daemon's address was told */
+	uint32_t ended; /* of the table, when its peers were last asked whether they are there */
+	rcs_peer *peers;
+};
+
 struct rcs_ep {
 	rcs_ctx *ctx;
 	rcs_ep *prev, *next;
@@ -207,8 +221,11 @@ struct rcs_ep {
 	rcs_cntr *tx_cntr, *rx_cntr;
 	int dying; /* out of memory for what must be sent: lost at the next progress */
 	int lost; /* status every request ends with; 0: attached */
+	bool ending; /* lost, and the daemon may still be at our memory: what it was asked for has not ended */
 	rcs_peer *peers, *last_peer, *active;
-	uint8_t *named; /* [nodes]: its daemon's address was told */
+	struct cl_node *node; /* [nodes] */
+	uint32_t ended; /* of the table, when last looked at */
+	volatile uint64_t cookie; /* wire_rts; 0: what was announced is no more */
 	struct cl_op *posted, *fetchq;
 	struct cl_op *flushes; /* of all peers */
 	uint32_t rma_n;
@@ -289,7 +306,6 @@ struct rcs_ctx {
 	pthread_t helper;
 	bool helper_on, helper_stop;
 	int helper_efd;
-	uint64_t cookie;
 	uint32_t pid;
 };
 
@@ -321,8 +337,9 @@ int cl_chan_ask_long(struct cl_chan *ch, void *req, size_t req_len, void *answer
 /* A connection alone. */
 int cl_chan_connect(rcs_ctx *ctx, struct cl_chan *ch, struct rcs_error *err);
 int cl_chan_tell(struct cl_chan *ch, void *req, size_t req_len); /* the answer is of no interest */
-/* As close, but returns when the daemon has let go of the channel, or a second has passed. */
-void cl_chan_close_wait(struct cl_chan *ch);
+/* Tells the daemon that the channel ends: it lets go, and closes its end of the socket. */
+void cl_chan_leave(struct cl_chan *ch);
+bool cl_chan_end_wait(struct cl_chan *ch); /* ... within a second? Anybody may call, without the lock too */
 bool cl_chan_lost(struct cl_chan *ch); /* the daemon's end of the socket is closed */
 void cl_msg_init(struct shm_msg *m, uint32_t type);
 
@@ -369,12 +386,16 @@ void cl_ep_drain_ctl(rcs_ep *ep);
 /* Header to the peer, with credit; sent now or queued. */
 void cl_ctl_send(rcs_ep *ep, rcs_peer *peer, struct wire_rec *r, const void *payload);
 void cl_ep_event(rcs_ep *ep, const struct shm_event *ev);
+void cl_ep_end_check(rcs_ep *ep); /* of a lost one: has the daemon let go? */
 
 /* --- peer.c, credit.c -------------------------------------------------------------------------- */
 rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch);
 void cl_peer_activate(rcs_peer *p);
 void cl_peer_gone(rcs_peer *p, int status);
 void cl_peer_meet(rcs_peer *p);
+/* Whether it is there, unless that is known. The answer, GONE, comes behind what it has sent. */
+void cl_peer_ask(rcs_peer *p);
+void cl_peers_ask(rcs_ep *ep); /* endpoints have ended: those that something waits for */
 int cl_peer_insert(rcs_ep *ep, const struct wire_addr *a, rcs_peer **peer, struct rcs_error *err);
 void cl_credit_init(rcs_peer *p);
 uint64_t cl_credit_now(rcs_peer *p); /* for the credit field of a record to p */
@@ -392,6 +413,8 @@ bool cl_node_busy(rcs_peer *p);
 struct wire_rec *cl_record(rcs_peer *p, uint16_t type, uint32_t len);
 void cl_record_commit(rcs_peer *p, const struct wire_rec *r);
 void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
+void cl_match_post(struct cl_op *op);
+void cl_match_unpost(struct cl_op *op);
 struct cl_op *cl_match_posted(rcs_ep *ep, const rcs_peer *from, uint64_t tag);
 rcs_claim *cl_match_unexp(rcs_ep *ep, const rcs_peer *from, uint64_t tag, uint64_t ignore);
 void cl_unexp_free(rcs_claim *u);

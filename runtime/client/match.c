@@ -8,6 +8,21 @@
 
 #include "client/lib.h"
 
+void cl_match_post(struct cl_op *op)
+{
+	op->state = CL_POSTED;
+	DL_APPEND(op->ep->posted, op);
+	if (op->peer)
+		op->peer->posted_n++;
+}
+
+void cl_match_unpost(struct cl_op *op)
+{
+	DL_DELETE(op->ep->posted, op);
+	if (op->peer)
+		op->peer->posted_n--;
+}
+
 struct cl_op *cl_match_posted(rcs_ep *ep, const rcs_peer *from, uint64_t tag)
 {
 	struct cl_op *op;
@@ -42,6 +57,15 @@ void cl_recv_take(struct cl_op *op, rcs_claim *u)
 
 	op->has_data = u->has_data;
 	op->data = u->data;
+	if (u->source_gone) {
+		op->peer = from;
+		op->tag = u->tag;
+		op->msg_len = u->len;
+		op->state = CL_FREE;
+		cl_op_end_recv(op, RCS_ERR_PEER_GONE);
+		cl_unexp_free(u);
+		return;
+	}
 	if (u->large) {
 		struct wire_rts rts = u->rts;
 		uint64_t tag = u->tag, len = u->len, remote = u->remote;

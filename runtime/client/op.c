@@ -149,7 +149,7 @@ void cl_op_unlink(struct cl_op *op)
 		cl_rma_unlink(op);
 		break;
 	case CL_POSTED:
-		DL_DELETE(op->ep->posted, op);
+		cl_match_unpost(op);
 		break;
 	case CL_FETCH:
 		DL_DELETE(op->ep->fetchq, op);

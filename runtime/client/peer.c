@@ -31,6 +31,8 @@ rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch)
 			free(p);
 			return NULL;
 		}
+		p->nnext = ep->node[node].peers;
+		ep->node[node].peers = p;
 	}
 	ep->last_peer = p;
 	return p;
@@ -56,12 +58,50 @@ void cl_peer_meet(rcs_peer *p)
 	 * sized for the ranks of the step, more peers than that are rare. */
 	if (ep->answers + CL_PEER_ANSWERS <= limit)
 		ep->answers += CL_PEER_ANSWERS;
-	if (p->has_addr && p->key.node != ep->ch.node && !ep->named[p->key.node]) {
+	if (p->has_addr && p->key.node != ep->ch.node && !ep->node[p->key.node].named) {
 		struct wire_rec r = {.type = WIRE_REC_PEER, .len = sizeof(p->addr),
 			.dst_node = (uint16_t)p->key.node};
 
-		ep->named[p->key.node] = 1;
+		ep->node[p->key.node].named = true;
 		cl_ctl_send(ep, NULL, &r, &p->addr);
+	}
+}
+
+void cl_peer_ask(rcs_peer *p)
+{
+	rcs_ep *ep = p->ep;
+	struct wire_rec r = {.type = WIRE_REC_CANCEL};
+	uint64_t now;
+
+	if (p->gone || ep->lost)
+		return;
+	now = 1ull + atomic_load_explicit(&ep->ch.table->node_tab[p->key.node].ended, memory_order_acquire);
+	if (p->asked == now)
+		return;
+	p->asked = now;
+	if (!p->met)
+		cl_peer_meet(p);
+	cl_ctl_send(ep, p, &r, NULL);
+}
+
+static bool is_waited_for(const rcs_peer *p)
+{
+	return p->pending || p->waiting || p->pushing || p->fetching || p->rma || p->posted_n;
+}
+
+void cl_peers_ask(rcs_ep *ep)
+{
+	const struct shm_table *t = ep->ch.table;
+
+	for (uint32_t i = 0; i < ep->ch.nodes; i++) {
+		uint32_t ended = atomic_load_explicit(&t->node_tab[i].ended, memory_order_acquire);
+
+		if (ep->node[i].ended == ended)
+			continue;
+		ep->node[i].ended = ended;
+		for (rcs_peer *p = ep->node[i].peers; p; p = p->nnext)
+			if (is_waited_for(p))
+				cl_peer_ask(p);
 	}
 }
 

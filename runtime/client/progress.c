@@ -10,16 +10,21 @@
 #define BURST	 256
 #define CHECK_NS 100000000ull
 
-void cl_ep_publish(rcs_ep *ep)
+static void ring_daemon(rcs_ep *ep)
 {
 	uint64_t one = 1;
 
+	while (write(ep->ch.daemon_bell, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void cl_ep_publish(rcs_ep *ep)
+{
 	if (!ep->tx_dirty || ep->lost)
 		return;
 	ep->tx_dirty = false;
 	if (shm_ring_publish(&ep->ch.tx))
-		while (write(ep->ch.daemon_bell, &one, sizeof(one)) < 0 && errno == EINTR)
-			;
+		ring_daemon(ep);
 }
 
 static bool ctl_write(rcs_ep *ep, const struct wire_rec *r, const void *payload)
@@ -143,22 +148,34 @@ void cl_ep_pump(rcs_ep *ep)
 /* What a lost node has sent, and why all are down, is in the ring before the table says that they are. */
 static void check_nodes(rcs_ep *ep)
 {
-	rcs_peer *p, *tmp;
 	struct wire_rec r;
 	const uint8_t *payload;
 
-	HASH_ITER(hh, ep->peers, p, tmp) {
-		const struct shm_node *n = &ep->ch.table->node_tab[p->key.node];
+	for (uint32_t i = 0; i < ep->ch.nodes; i++) {
+		const struct shm_node *n = &ep->ch.table->node_tab[i];
 
-		if (p->gone == RCS_ERR_NODE_LOST ||
-			atomic_load_explicit(&n->state, memory_order_acquire) != SHM_NODE_DOWN)
+		if (atomic_load_explicit(&n->state, memory_order_acquire) != SHM_NODE_DOWN)
 			continue;
-		if (shm_ring_peek(&ep->ch.rx, &r, &payload)) {
-			ep->checked_at = 0; /* again when it was taken */
-			return;
+		for (rcs_peer *p = ep->node[i].peers; p; p = p->nnext) {
+			if (p->gone == RCS_ERR_NODE_LOST)
+				continue;
+			if (shm_ring_peek(&ep->ch.rx, &r, &payload)) {
+				ep->checked_at = 0; /* again when it was taken */
+				return;
+			}
+			cl_peer_gone(p, RCS_ERR_NODE_LOST);
 		}
-		cl_peer_gone(p, RCS_ERR_NODE_LOST);
 	}
+}
+
+static void check_ended(rcs_ep *ep)
+{
+	uint32_t ended = atomic_load_explicit(&ep->ch.table->ended, memory_order_acquire);
+
+	if (ended == ep->ended)
+		return;
+	ep->ended = ended;
+	cl_peers_ask(ep);
 }
 
 bool cl_ep_progress(rcs_ep *ep)
@@ -188,7 +205,10 @@ bool cl_ep_progress(rcs_ep *ep)
 	if (i) {
 		ep->kick = true;
 		ep->ctx->work++;
+		if (shm_ring_freed(&ep->ch.rx))
+			ring_daemon(ep);
 	}
+	check_ended(ep);
 	if (!i || ++ep->idle > 64) {
 		uint64_t now = cl_now();
 
@@ -217,6 +237,8 @@ void cl_progress(rcs_ctx *ctx)
 		for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
 			if (!ep->lost)
 				cl_ep_progress(ep);
+			else if (ep->ending)
+				cl_ep_end_check(ep);
 		/* Others sleep on these rings, and what woke them may just have been taken: the
 		 * rings must ring again, or be empty for certain. */
 		if (ctx->sleepers)

@@ -39,8 +39,11 @@ static int post(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 		cl_ep_publish(ep);
 		return 0;
 	}
-	op->state = CL_POSTED;
-	DL_APPEND(ep->posted, op);
+	cl_match_post(op);
+	if (op->peer) {
+		cl_peer_ask(op->peer);
+		cl_ep_publish(ep);
+	}
 	return 0;
 }
 
@@ -101,7 +104,7 @@ static void message(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r, const 
 	rcs_claim *u;
 
 	if (op) {
-		DL_DELETE(ep->posted, op);
+		cl_match_unpost(op);
 		op->state = CL_FREE;
 		op->has_data = r->flags & WIRE_REC_F_DATA;
 		op->data = op->has_data ? r->data : 0;
@@ -191,19 +194,47 @@ static void gone(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 		cl_peer_gone(from, status);
 }
 
-/*
- * The sender wants its RTS back. Matched already: it goes on, unless the sender is closing (arg 1).
- * Op 0 asks nothing: its point is the answer GONE where nobody is there.
- */
+static rcs_claim *announced(rcs_claim *list, const rcs_peer *from, uint64_t remote)
+{
+	rcs_claim *u;
+
+	DL_FOREACH(list, u)
+		if (u->large && u->peer == from && u->remote == remote)
+			return u;
+	return NULL;
+}
+
+/* The sender's buffer is no more: what is not here yet does not come, and what is fetched now is not believed. */
+static void source_gone(rcs_ep *ep, rcs_peer *from, uint64_t remote)
+{
+	rcs_claim *u = announced(ep->claimed, from, remote);
+	struct cl_op *op, *tmp;
+
+	if (u)
+		u->source_gone = true;
+	DL_FOREACH_SAFE(ep->fetchq, op, tmp) {
+		if (op->peer != from || op->remote != remote)
+			continue;
+		cl_op_unlink(op);
+		cl_op_end_recv(op, RCS_ERR_PEER_GONE);
+	}
+	DL_FOREACH_SAFE(from->fetching, op, tmp) {
+		if (op->remote != remote)
+			continue;
+		op->source_gone = true;
+		if (op->state == CL_GETTING)
+			continue; /* the daemon still writes */
+		cl_op_unlink(op);
+		cl_op_end_recv(op, RCS_ERR_PEER_GONE);
+	}
+}
+
+/* The sender wants its RTS back. Matched already: it goes on, unless the sender is closing (arg 1). */
 static void cancel(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 {
 	bool closing = r->arg == 1;
-	struct cl_op *op, *tmp;
-	rcs_claim *u;
+	rcs_claim *u = announced(ep->unexp, from, r->op);
 
-	DL_FOREACH(ep->unexp, u)
-		if (u->large && u->peer == from && u->remote == r->op)
-			break;
 	if (u) {
 		DL_DELETE(ep->unexp, u);
 		cl_unexp_free(u);
@@ -211,14 +242,8 @@ static void cancel(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 			cl_large_fin(ep, from, r->op, RCS_ERR_CANCELED);
 		return;
 	}
-	if (!closing)
-		return;
-	DL_FOREACH_SAFE(from->fetching, op, tmp) {
-		if (op->state != CL_PULLING || op->remote != r->op)
-			continue;
-		cl_op_unlink(op);
-		cl_op_end_recv(op, RCS_ERR_PEER_GONE);
-	}
+	if (closing)
+		source_gone(ep, from, r->op);
 }
 
 void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload)

@@ -97,10 +97,16 @@ int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs
 static int dereg(struct cl_chan *ch, const struct cl_reg *reg)
 {
 	struct shm_dereg req = {.key = reg->key}, ans;
+	int rc;
 
 	cl_msg_init(&req.m, SHM_MSG_DEREG);
-	return cl_chan_ask(ch, &req, sizeof(req), &ans, sizeof(ans), NULL, NULL) == -ETIMEDOUT ?
-		RCS_ERR_TIMEOUT : 0;
+	rc = cl_chan_ask(ch, &req, sizeof(req), &ans, sizeof(ans), NULL, NULL);
+	if (rc == -ETIMEDOUT)
+		return RCS_ERR_TIMEOUT;
+	/* not to be asked any more is not yet to have let go */
+	if (rc == -ENOTCONN && ch->sock >= 0)
+		return cl_chan_end_wait(ch) ? 0 : RCS_ERR_TIMEOUT;
+	return 0;
 }
 
 /* What only this endpoint's own requests use ends with the channel; others' requests are awaited. */

@@ -107,8 +107,8 @@ static bool rts(struct cl_op *op)
 {
 	rcs_peer *p = op->peer;
 	rcs_ep *ep = op->ep;
-	struct wire_rts body = {.pid = ep->ctx->pid, .cookie_at = (uint64_t)(uintptr_t)&ep->ctx->cookie,
-		.cookie = ep->ctx->cookie};
+	struct wire_rts body = {.pid = ep->ctx->pid, .cookie_at = (uint64_t)(uintptr_t)&ep->cookie,
+		.cookie = ep->cookie};
 	struct wire_rec *r;
 
 	if (op->iov_n)

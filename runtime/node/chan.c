@@ -154,7 +154,8 @@ fail:
 
 /*
  * The socket ended (or the channel broke). Nothing is delivered to it any more; what its rank
- * submitted before is still taken, then chan_reap frees it.
+ * submitted before is still taken, then chan_reap frees it. Our end of the socket is closed then: a library
+ * whose process goes on learns by it that the channel is at its end.
  */
 void chan_close(struct node *n, struct chan *c, const char *why)
 {
@@ -162,7 +163,7 @@ void chan_close(struct node *n, struct chan *c, const char *why)
 		return;
 	c->closing = true;
 	n->work = true;
-	node_unwatch(n, &c->sock);
+	node_mute(n, &c->sock);
 	if (c->kind == CHAN_MONITOR)
 		member_end(n, c);
 	if (c->kind == CHAN_PLACE)
@@ -200,6 +201,7 @@ void chan_reap(struct node *n)
 		/* what still names it; a request of it that goes on does so without it */
 		rma_chan_gone(n, c);
 		key_chan_gone(n, c);
+		node_unwatch(n, &c->sock);
 		access_chan_gone(n, c);
 		HASH_ITER(hh, c->gone, g, tmp) {
 			HASH_DEL(c->gone, g);
@@ -210,7 +212,9 @@ void chan_reap(struct node *n)
 			close(c->rank_bell);
 			mem_unmap(n, c->shm, c->size);
 			close(c->memfd);
+			detach_done(n, c);
 		}
+		spill_free(c);
 		free(c->held);
 		free(c);
 	}
@@ -223,7 +227,13 @@ struct chan *chan_find(struct node *n, uint16_t slot, uint32_t epoch)
 	return c && c->epoch == epoch && !c->broken ? c : NULL;
 }
 
-static void nobody(struct node *n, const struct wire_rec *r, int status);
+static void rank_ring(struct chan *c)
+{
+	uint64_t one = 1;
+
+	if (write(c->rank_bell, &one, sizeof(one)) < 0)
+		return; /* the counter is full: the rank is awake anyway */
+}
 
 /* --- from ranks -------------------------------------------------------------------------------- */
 
@@ -237,7 +247,7 @@ static int route(struct node *n, const struct wire_rec *r, const void *payload)
 	}
 	l = link_get(n, r->dst_node);
 	if (l && l->lost) {
-		nobody(n, r, RCS_ERR_NODE_LOST);
+		chan_nobody(n, r, RCS_ERR_NODE_LOST);
 		return 0;
 	}
 	return l ? link_append(l, r, payload) : -EAGAIN;
@@ -310,13 +320,10 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 	}
 }
 
-bool chan_poll(struct node *n, struct chan *c)
+static bool chan_take(struct node *n, struct chan *c)
 {
 	bool did = false;
 
-	c->stalled = false; /* first: a channel that is not polled any more must not wait for its turn */
-	if (c->kind != CHAN_RANK || c->broken)
-		return false;
 	for (int i = 0; i < BURST; i++) {
 		struct wire_rec r;
 		const uint8_t *payload;
@@ -347,6 +354,19 @@ bool chan_poll(struct node *n, struct chan *c)
 	return did;
 }
 
+bool chan_poll(struct node *n, struct chan *c)
+{
+	bool did;
+
+	c->stalled = false; /* first: a channel that is not polled any more must not wait for its turn */
+	if (c->kind != CHAN_RANK || c->broken)
+		return false;
+	did = chan_take(n, c);
+	if (did && !c->closing && shm_ring_freed(&c->tx))
+		rank_ring(c);
+	return did;
+}
+
 bool chan_drain(struct node *n, struct chan *c)
 {
 	uint64_t end = atomic_load_explicit(&c->shm->tx.tail, memory_order_acquire);
@@ -372,8 +392,10 @@ bool chan_put(struct node *n, struct chan *c, const struct wire_rec *r, const vo
 
 	if (c->broken || c->closing)
 		return false;
-	to = shm_ring_reserve(&c->rx, r->len);
+	to = spill_is_empty(c) ? shm_ring_reserve(&c->rx, r->len) : NULL;
 	if (!to) {
+		if (shm_ring_room(&c->rx) >= 0 && !spill_add(n, c, r, payload))
+			return true;
 		c->broken = true;
 		chan_close(n, c, "its receive ring overflowed");
 		return false;
@@ -388,14 +410,26 @@ bool chan_put(struct node *n, struct chan *c, const struct wire_rec *r, const vo
 
 void chan_flush(struct node *n)
 {
-	uint64_t one = 1;
-
-	for (struct chan *c = n->chans; c; c = c->next)
-		if (c->dirty && !c->closing) {
-			c->dirty = false;
-			if (shm_ring_publish(&c->rx) && write(c->rank_bell, &one, sizeof(one)) < 0)
-				continue; /* the counter is full: the rank is awake anyway */
+	for (struct chan *c = n->chans; c; c = c->next) {
+		if (c->closing)
+			continue;
+		if (!spill_is_empty(c)) {
+			shm_ring_want(&c->rx);
+			spill_drain(c);
 		}
+		if (!c->dirty)
+			continue;
+		c->dirty = false;
+		if (shm_ring_publish(&c->rx))
+			rank_ring(c);
+	}
+}
+
+void chan_wake_all(struct node *n)
+{
+	for (struct chan *c = n->chans; c; c = c->next)
+		if (c->kind == CHAN_RANK && !c->closing && shm_ring_wake(&c->rx))
+			rank_ring(c);
 }
 
 void chan_answer(struct node *n, const struct wire_rec *to, struct wire_rec *r, const void *payload)
@@ -426,7 +460,7 @@ static void answer(struct node *n, const struct wire_rec *to, uint16_t type, uin
 }
 
 /* Nobody is there: whoever asked for something is told, once for each endpoint or each request. */
-static void nobody(struct node *n, const struct wire_rec *r, int status)
+void chan_nobody(struct node *n, const struct wire_rec *r, int status)
 {
 	uint64_t op = 0;
 
@@ -482,6 +516,9 @@ static bool own(struct node *n, const struct wire_rec *r, const void *payload)
 	case WIRE_REC_ENDED:
 		spare_receive(n, r);
 		return true;
+	case WIRE_REC_DETACHED:
+		detach_receive(n, r);
+		return true;
 	case WIRE_REC_KEY_ASK:
 	case WIRE_REC_KEY:
 	case WIRE_REC_REVOKE:
@@ -511,8 +548,12 @@ void chan_deliver(struct node *n, const struct wire_rec *r, const void *payload)
 	c = chan_find(n, r->dst_ep, r->dst_epoch);
 	if (c && r->type == WIRE_REC_GONE && !r->op && told_already(c, r))
 		return;
-	if (!c || !chan_put(n, c, r, payload))
-		nobody(n, r, RCS_ERR_PEER_GONE);
-	else if (r->type == WIRE_REC_MSG && r->flags & WIRE_REC_F_DELIVERED)
+	if (c && r->type == WIRE_REC_CANCEL && !r->op)
+		return; /* it is there */
+	if (!c || !chan_put(n, c, r, payload)) {
+		if (!detach_defer(n, r))
+			chan_nobody(n, r, RCS_ERR_PEER_GONE);
+	} else if (r->type == WIRE_REC_MSG && r->flags & WIRE_REC_F_DELIVERED) {
 		answer(n, r, WIRE_REC_DELIVERED, r->op, 0, 0);
+	}
 }

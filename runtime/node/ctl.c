@@ -301,6 +301,8 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	ssize_t got;
 
 	(void)events;
+	if (c->closing)
+		return;
 	memset(&u, 0, sizeof(struct shm_eager)); /* the longest of fixed length */
 	got = recv(c->sock.fd, &u, sizeof(u), MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))

@@ -232,7 +232,10 @@ static void drain_backlog(struct link *l)
 		l->bl_head += WIRE_REC_SPACE(r.len);
 	}
 	l->bl_head = l->bl_tail = 0;
-	atomic_store_explicit(&entry(l)->busy, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&entry(l)->busy, memory_order_relaxed)) {
+		atomic_store_explicit(&entry(l)->busy, 0, memory_order_relaxed);
+		chan_wake_all(l->n);
+	}
 }
 
 /* --- lanes ---------------------------------------------------------------------------------- */

@@ -491,6 +491,7 @@ static void loop(struct node *n)
 		rma_pump_local(n);
 		chan_flush(n);
 		chan_reap(n);
+		detach_turn(n);
 		node_did(n, "channels");
 		tick(n);
 		node_did(n, "what is done once a second");

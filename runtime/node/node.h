@@ -126,6 +126,12 @@ struct gone {
 	UT_hash_handle hh;
 };
 
+/* Records between head and tail (spill.c). */
+struct spill {
+	uint8_t *buf;
+	size_t head, tail, cap;
+};
+
 enum chan_kind { CHAN_NEW, CHAN_RANK, CHAN_MONITOR, CHAN_PLACE };
 
 struct chan {
@@ -143,6 +149,9 @@ struct chan {
 	bool closing;	 /* socket ended; what was submitted is still taken */
 	bool bye;	 /* closed in good order */
 	bool dirty;	 /* rx has unpublished records */
+	struct spill spill; /* what found no room in rx */
+	struct wire_rec *late; /* what arrived while it was closing (detach.c) */
+	uint32_t late_n;
 	bool stalled;	 /* head of tx waits for room on a link */
 	bool broken;
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
@@ -216,6 +225,7 @@ struct link {
 	uint32_t framed_id;
 	struct find *find; /* its address is looked for */
 	uint64_t heard_at; /* last frame from the peer; 0: never */
+	bool detached_due; /* endpoints here have ended since the last DETACHED */
 	bool refused;	   /* its daemon refuses or reset the connection, and none stands since */
 	bool lost;	   /* the members decided so: nothing goes there any more */
 	uint32_t no_rails; /* region revocations that keep its rails down */
@@ -289,6 +299,7 @@ uint64_t node_clock(void);
 uint64_t node_utc(void);
 int node_watch(struct node *n, struct watch *w, uint32_t events);
 void node_rewatch(struct node *n, struct watch *w, uint32_t events);
+void node_mute(struct node *n, struct watch *w);    /* no more events of it; the fd stays open */
 void node_unwatch(struct node *n, struct watch *w); /* and closes the fd */
 /* Waits for events until `until` (node_clock) and handles them; sets n->now. */
 void node_wait(struct node *n, uint64_t until);
@@ -316,6 +327,21 @@ void chan_answer(struct node *n, const struct wire_rec *to, struct wire_rec *r, 
 void chan_deliver(struct node *n, const struct wire_rec *r, const void *payload);
 struct chan *chan_find(struct node *n, uint16_t slot, uint32_t epoch);
 void chan_reap(struct node *n);
+void chan_wake_all(struct node *n); /* ranks that sleep: something that is in no record has changed */
+/* Answers a record to an endpoint that is not there, if its kind wants that. */
+void chan_nobody(struct node *n, const struct wire_rec *r, int status);
+
+/* spill.c: what finds no room in a receive ring */
+bool spill_is_empty(const struct chan *c);
+int spill_add(struct node *n, struct chan *c, const struct wire_rec *r, const void *payload);
+void spill_drain(struct chan *c);
+void spill_free(struct chan *c);
+
+/* detach.c: endpoints that end */
+bool detach_defer(struct node *n, const struct wire_rec *r); /* true: answered later */
+void detach_done(struct node *n, struct chan *c);
+void detach_turn(struct node *n);
+void detach_receive(struct node *n, const struct wire_rec *r);
 
 /* ctl.c: the socket */
 int ctl_open(struct node *n, char *why);

@@ -42,16 +42,21 @@ void node_rewatch(struct node *n, struct watch *w, uint32_t events)
 static struct epoll_event fetched[64];
 static int fetched_n;
 
+void node_mute(struct node *n, struct watch *w)
+{
+	epoll_ctl(n->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+	for (int i = 0; i < fetched_n; i++)
+		if (fetched[i].data.ptr == w)
+			fetched[i].data.ptr = NULL;
+}
+
 void node_unwatch(struct node *n, struct watch *w)
 {
 	if (w->fd < 0)
 		return;
-	epoll_ctl(n->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+	node_mute(n, w);
 	close(w->fd);
 	w->fd = -1;
-	for (int i = 0; i < fetched_n; i++)
-		if (fetched[i].data.ptr == w)
-			fetched[i].data.ptr = NULL;
 }
 
 /* Milliseconds, rounded up: what epoll_wait() can do. */

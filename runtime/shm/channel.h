@@ -26,7 +26,12 @@
  *    `rx_answers` bytes (64 bytes each);
  *  - at most SHM_EVENTS_MAX events are in the ring; later ones of rails are lost, the others wait;
  *  - at most one ACCESS is: the next comes after ACCESSED for it.
- * A record that finds no room is a broken promise: the daemon detaches the endpoint.
+ * The daemon keeps what finds no room, in order, until there is some: sources that nobody counted with (more
+ * endpoints than ranks, another step) have credit0 too. More than all endpoints that can exist may have sent is
+ * a broken promise: the daemon detaches the endpoint.
+ *
+ * A library that finds no room in the submission ring, or a busy link, sleeps as it does for records: the daemon
+ * rings SHM_FD_RANK when that is over (ring.h, need_room), and when `ended` of the table has changed.
  */
 #ifndef RCS_SHM_CHANNEL_H
 #define RCS_SHM_CHANNEL_H
@@ -78,6 +83,9 @@ struct shm_node {
 	_Atomic uint32_t lanes_up;    /* bit a lane */
 	_Atomic uint32_t failovers;
 	_Atomic uint64_t tx_frames, rx_frames, resent;
+	_Atomic uint32_t ended; /* grows when endpoints of that node have ended: who waits for one of them asks
+				 * with CANCEL of op 0, which is answered by GONE behind all that it has sent */
+	uint32_t pad;
 	char host[64];		      /* set before ranks attach; "" if not known */
 };
 #define SHM_LANE_NONE 0xffffffffu
@@ -86,7 +94,9 @@ struct shm_table {
 	uint32_t magic, abi;
 	uint32_t job, restart, node, nodes;
 	uint32_t rails;
-	uint32_t pad;
+	_Atomic uint32_t ended; /* grows with each `ended` of a node */
+	_Atomic uint32_t rail_epoch[WIRE_RAILS_MAX]; /* grows with each device that this rail is; registrations of
+						      * another one are gone. 0: there is none now */
 	_Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last turn (at least 1 Hz) */
 	struct shm_node node_tab[];
 };

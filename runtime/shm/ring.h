@@ -8,7 +8,8 @@
  * publishes nonsense loses its ring (-EPROTO) and harms nobody.
  *
  * One thread a side. A consumer that wants to sleep sets need_wakeup, looks once more, then waits
- * for its eventfd; the producer writes to the eventfd when it sees the flag after publishing.
+ * for its eventfd; the producer writes to the eventfd when it sees the flag after publishing. A producer that
+ * found no room does the same with need_room, and the consumer rings when it has taken something.
  */
 #ifndef RCS_SHM_RING_H
 #define RCS_SHM_RING_H
@@ -22,10 +23,12 @@
 
 struct shm_ring_ctl {
 	_Alignas(64) _Atomic uint64_t tail; /* written by the producer */
+	_Atomic uint32_t need_room;	    /* producer sets, consumer clears */
 	_Alignas(64) _Atomic uint64_t head; /* written by the consumer */
-	_Atomic uint32_t need_wakeup;	    /* consumer sets, producer clears */
+	/* consumer sets, producer clears: a line of its own, which the producer reads at each publish */
+	_Alignas(64) _Atomic uint32_t need_wakeup;
 };
-_Static_assert(sizeof(struct shm_ring_ctl) == 128, "layout");
+_Static_assert(sizeof(struct shm_ring_ctl) == 192, "layout");
 
 struct shm_ring {
 	struct shm_ring_ctl *ctl;
@@ -86,13 +89,34 @@ static inline void shm_ring_commit(struct shm_ring *r, uint32_t len)
 	r->pos += WIRE_REC_SPACE(len);
 }
 
+/* Producer: is the consumer asleep, to be told of something that is in no record? As publish. */
+static inline int shm_ring_wake(struct shm_ring *r)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&r->ctl->need_wakeup, memory_order_relaxed) &&
+		atomic_exchange_explicit(&r->ctl->need_wakeup, 0, memory_order_relaxed);
+}
+
 /* Producer: make committed records visible. Nonzero: the consumer sleeps, write to its eventfd. */
 static inline int shm_ring_publish(struct shm_ring *r)
 {
 	atomic_store_explicit(&r->ctl->tail, r->pos, memory_order_release);
+	return shm_ring_wake(r);
+}
+
+/* Producer: found no room, and wants to hear of some. Look once more for room after this. */
+static inline void shm_ring_want(struct shm_ring *r)
+{
+	atomic_store_explicit(&r->ctl->need_room, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load_explicit(&r->ctl->need_wakeup, memory_order_relaxed) &&
-		atomic_exchange_explicit(&r->ctl->need_wakeup, 0, memory_order_relaxed);
+}
+
+/* Consumer: has taken records. Nonzero: the producer waits for room, write to its eventfd. */
+static inline int shm_ring_freed(struct shm_ring *r)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&r->ctl->need_room, memory_order_relaxed) &&
+		atomic_exchange_explicit(&r->ctl->need_room, 0, memory_order_relaxed);
 }
 
 /*

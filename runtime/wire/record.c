@@ -148,6 +148,7 @@ int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 	case WIRE_REC_REVOKE:
 	case WIRE_REC_REVOKED:
 	case WIRE_REC_ENDED:
+	case WIRE_REC_DETACHED:
 		break;
 	case WIRE_REC_RPUT:
 	case WIRE_REC_RDATA:

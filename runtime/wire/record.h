@@ -40,7 +40,9 @@ enum wire_rec_type {
 				 * arg = rcs_status; src = the endpoint that is gone.
 				 * Written by a daemon */
 	WIRE_REC_CANCEL = 13,	/* sender to receiver: forget RTS op; answered by FIN (canceled) or
-				 * by the course of things if it was matched already */
+				 * by the course of things if it was matched already. arg 1: the sender closes its
+				 * endpoint, its buffer is no more. op 0: are you there? Only where nobody is that
+				 * is answered, by GONE */
 
 	WIRE_REC_RDONE = 14, /* answer to RATOM, and to the last RPUT: op = requester's, arg = rcs_status,
 			      * data = RATOM: the value before */
@@ -81,6 +83,7 @@ enum wire_rec_type {
 	WIRE_REC_REVOKED = 31, /* ... data = key: nothing is outstanding on it */
 	WIRE_REC_VIEW = 32,    /* data = step; payload: struct core_view_msg (core/view.h) */
 	WIRE_REC_ENDED = 33,   /* data = step: the ranks that were active on this node have ended */
+	WIRE_REC_DETACHED = 34, /* endpoints of this node have ended; behind all that they have sent */
 };
 
 /* flags */

@@ -92,6 +92,7 @@ static struct fake {
 	uint64_t records[32]; /* seen, by type */
 	volatile bool hold_rma;	 /* RMA and RATOM are kept until fake_release */
 	volatile bool hold_dereg; /* DEREG is not answered */
+	volatile bool hold_end;	  /* a channel is not let go of, though its socket has ended */
 	bool no_alloc;
 	int rma_status;	      /* what RMA ends with instead of being executed */
 	struct wire_rma rma;  /* the last one */
@@ -195,8 +196,31 @@ static inline void fake_region_end(struct fake_region *r)
 	fake.live_regions--;
 }
 
+static inline void fake_ring(struct fake_chan *c)
+{
+	uint64_t one = 1;
+
+	if (write(c->rank_bell, &one, sizeof(one)) < 0)
+		abort();
+}
+
+/* Endpoints of the node have ended. */
+static inline void fake_ended(uint32_t node)
+{
+	for (unsigned i = 0; i < fake.nodes; i++) {
+		fake.table[i]->node_tab[node].ended++;
+		fake.table[i]->ended++;
+	}
+	for (int i = 0; i < FAKE_CHANS; i++)
+		if (fake.chan[i].used && fake.chan[i].shm && shm_ring_wake(&fake.chan[i].rx))
+			fake_ring(&fake.chan[i]);
+}
+
 static inline void fake_close(struct fake_chan *c)
 {
+	uint32_t node = c->node;
+	bool rank = c->shm;
+
 	close(c->sock);
 	if (c->shm) {
 		munmap(c->shm, c->size);
@@ -208,6 +232,8 @@ static inline void fake_close(struct fake_chan *c)
 		if (fake.region[i].used && fake.region[i].owner == c - fake.chan)
 			fake_region_end(&fake.region[i]);
 	*c = (struct fake_chan){0};
+	if (rank)
+		fake_ended(node);
 }
 
 static inline struct wire_key fake_region_new(struct fake_chan *c)
@@ -382,12 +408,8 @@ static inline void fake_put(struct fake_chan *c, const struct wire_rec *r, const
 	if (r->len)
 		memcpy(to + 1, payload, r->len);
 	shm_ring_commit(&c->rx, r->len);
-	if (shm_ring_publish(&c->rx)) {
-		uint64_t one = 1;
-
-		if (write(c->rank_bell, &one, sizeof(one)) < 0)
-			abort();
-	}
+	if (shm_ring_publish(&c->rx))
+		fake_ring(c);
 }
 
 static inline struct fake_chan *fake_find(uint16_t node, uint16_t ep, uint32_t epoch)
@@ -630,6 +652,8 @@ static inline void fake_record(struct fake_chan *c, struct wire_rec *r, const ui
 			fake_answer(c, r, WIRE_REC_GONE, op, RCS_ERR_PEER_GONE);
 		return;
 	}
+	if (r->type == WIRE_REC_CANCEL && !r->op)
+		return; /* it is there */
 	if (r->type == WIRE_REC_RTS) {
 		memcpy(&rts, payload, sizeof(rts));
 		rts.pid = c->pid;
@@ -650,6 +674,8 @@ static inline void fake_drain(struct fake_chan *c)
 		fake_record(c, &r, payload);
 		shm_ring_consume(&c->tx, &r);
 	}
+	if (c->shm && !fake.paused && shm_ring_freed(&c->tx))
+		fake_ring(c);
 }
 
 static inline void *fake_main(void *arg)
@@ -693,7 +719,7 @@ static inline void *fake_main(void *arg)
 			if (!fake.chan[i].used)
 				continue;
 			fake_drain(&fake.chan[i]);
-			if (!fake_request(&fake.chan[i])) {
+			if (!fake_request(&fake.chan[i]) && !fake.hold_end) {
 				fake_drain(&fake.chan[i]);
 				fake_close(&fake.chan[i]);
 			}
