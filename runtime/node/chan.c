@@ -197,6 +197,13 @@ void chan_reap(struct node *n)
 			p = &c->next;
 			continue;
 		}
+		if (c->kind == CHAN_RANK && !c->detached)
+			detach_done(n, c);
+		c->detached = true;
+		if (!n->stop && chan_lives(c) && region_is_owned(n, c)) {
+			p = &c->next;
+			continue;
+		}
 		*p = c->next;
 		/* what still names it; a request of it that goes on does so without it */
 		rma_chan_gone(n, c);
@@ -212,7 +219,6 @@ void chan_reap(struct node *n)
 			close(c->rank_bell);
 			mem_unmap(n, c->shm, c->size);
 			close(c->memfd);
-			detach_done(n, c);
 		}
 		spill_free(c);
 		free(c->held);
@@ -359,7 +365,7 @@ bool chan_poll(struct node *n, struct chan *c)
 	bool did;
 
 	c->stalled = false; /* first: a channel that is not polled any more must not wait for its turn */
-	if (c->kind != CHAN_RANK || c->broken)
+	if (c->kind != CHAN_RANK || c->broken || c->detached)
 		return false;
 	did = chan_take(n, c);
 	if (did && !c->closing && shm_ring_freed(&c->tx))

@@ -22,7 +22,7 @@ bool detach_defer(struct node *n, const struct wire_rec *r)
 	struct chan *c;
 
 	for (c = n->chans; c; c = c->next)
-		if (c->closing && c->kind == CHAN_RANK && c->slot == r->dst_ep && c->epoch == r->dst_epoch)
+		if (c->closing && !c->detached && c->kind == CHAN_RANK && c->slot == r->dst_ep && c->epoch == r->dst_epoch)
 			break;
 	more = c ? realloc(c->late, (c->late_n + 1) * sizeof(*more)) : NULL;
 	if (!more)
@@ -41,12 +41,14 @@ static void detach_tell(struct node *n, uint32_t node)
 	chan_wake_all(n);
 }
 
-/* c is in no list any more. */
+/* All that c had submitted is routed. */
 void detach_done(struct node *n, struct chan *c)
 {
 	for (uint32_t i = 0; i < c->late_n; i++)
 		chan_nobody(n, &c->late[i], RCS_ERR_PEER_GONE);
 	free(c->late);
+	c->late = NULL;
+	c->late_n = 0;
 	detach_tell(n, n->o.self);
 	for (struct link *l = n->links; l; l = l->next)
 		l->detached_due = true;

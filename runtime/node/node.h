@@ -154,6 +154,7 @@ struct chan {
 	uint32_t late_n;
 	bool stalled;	 /* head of tx waits for room on a link */
 	bool broken;
+	bool detached;	 /* all that it submitted is routed, and its end is told */
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
 	uint32_t events_n, events_lost;
 	struct shm_event *held; /* events that must arrive and have no room yet */
@@ -313,6 +314,11 @@ void node_log(struct node *n, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* chan.c: rings */
+/* Of one that closes: does its process go on, and perhaps wait for the channel's end? */
+static inline bool chan_lives(const struct chan *c)
+{
+	return c->bye || c->broken;
+}
 int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *why);
 void chan_close(struct node *n, struct chan *c, const char *why);
 bool chan_poll(struct node *n, struct chan *c); /* takes records from tx; true: did something */
@@ -406,6 +412,7 @@ void region_registered(struct node *n, struct region *r, const struct shm_reg *r
 void region_unuse(struct node *n, struct region *r);
 void region_drop(struct node *n, struct region *r);
 void region_drop_all(struct node *n, struct chan *c);
+bool region_is_owned(const struct node *n, const struct chan *c); /* something is, though all was dropped */
 void region_sweep(struct node *n);
 /* rec: the RTS, with its destination and length. */
 void region_fill_rts(struct node *n, struct chan *c, const struct wire_rec *rec, struct wire_rts *rts);

@@ -6,7 +6,8 @@
  * A rank that dies leaves its registrations to us. Its pages stay pinned, so a peer that is reading
  * a message of it still reads what was sent; the region lingers for a while and goes then, when those that
  * know its keys have answered. A read that comes later fails alone (rma.c) and the message ends with the
- * sender's PEER_GONE.
+ * sender's PEER_GONE. A process that closed its endpoint, or lost it, goes on and will use the memory for
+ * something else: nothing lingers for readers then, and the channel is freed after its regions.
  *
  *	used ---- region_drop (its owner), region_drop_all (its owner's end) ----> lingers: nobody finds it
  *	lingers ---- importers answered, no request of ours at it ----> unregistered, by a thread if it is long
@@ -275,6 +276,11 @@ void region_drop_all(struct node *n, struct chan *c)
 		if (!r->used || r->owner != c)
 			continue;
 		r->answer = false;
+		if (chan_lives(c)) {
+			if (!r->linger)
+				region_drop(n, r);
+			continue;
+		}
 		r->owner = NULL;
 		if (r->linger)
 			continue;
@@ -282,6 +288,14 @@ void region_drop_all(struct node *n, struct chan *c)
 		if (has_key_importers(r))
 			key_revoke(n, r);
 	}
+}
+
+bool region_is_owned(const struct node *n, const struct chan *c)
+{
+	for (const struct region *r = n->lingering; r; r = r->next)
+		if (r->owner == c)
+			return true;
+	return false;
 }
 
 void region_tick(struct node *n)

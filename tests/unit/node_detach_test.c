@@ -154,6 +154,29 @@ static void the_sockets_end_is_the_channels(void **state)
 	assert_int_equal(recv(r[1].fd, &x, 1, MSG_DONTWAIT), 0);
 }
 
+/* ... nor of its regions: a get may still write there. Nobody waits for that where the process is gone. */
+static void the_sockets_end_awaits_what_is_at_its_memory(void **state)
+{
+	struct wire_key k;
+	char x;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(region_new(&n, r[i].c, 4096, 4096, &k), 0);
+		n.regions[k.region - 1]->uses = 1;
+		r[i].c->bye = !i;
+		chan_close(&n, r[i].c, "");
+		chan_poll(&n, r[i].c);
+		chan_reap(&n);
+	}
+	assert_int_equal(n.table->ended, 2);
+	assert_int_equal(recv(r[1].fd, &x, 1, MSG_DONTWAIT), 0);
+	assert_int_equal(recv(r[0].fd, &x, 1, MSG_DONTWAIT), -1);
+	region_unuse(&n, n.regions[0]);
+	chan_reap(&n);
+	assert_int_equal(recv(r[0].fd, &x, 1, MSG_DONTWAIT), 0);
+}
+
 /* Many sources with a first credit each: nothing is lost, nothing overtakes, and nobody is detached. */
 static void what_finds_no_room_waits(void **state)
 {
@@ -201,6 +224,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(gone_follows_what_the_endpoint_sent, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_sockets_end_is_the_channels, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_sockets_end_awaits_what_is_at_its_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_finds_no_room_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_rank_hears_of_room, setup, teardown),
 	};
