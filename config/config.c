@@ -117,7 +117,8 @@ const struct config_key config_keys[] = {
 	{"nofile", CONFIG_T_UINT, 256, 1u << 20, "", "65536", FIELD(nofile),
 		"RLIMIT_NOFILE of the daemon."},
 	{"job_check_s", CONFIG_T_UINT, 1, 86400, "seconds", "300", FIELD(job_check_s),
-		"The daemon looks this often whether its job is still there."},
+		"A daemon without ranks asks Slurm (squeue) this often whether its job is still there, and ends when "
+		"it is not."},
 	{"start_timeout_ms", CONFIG_T_UINT, 100, 600000, "milliseconds", "5000",
 		FIELD(start_timeout_ms),
 		"The daemon must be ready this long after its start."},

@@ -40,6 +40,7 @@
 
 #define ANSWER_MS 500  /* how long slurmstepd may wait for the daemon */
 #define STOP_S	  2    /* and for the thread at the end */
+#define SAID_MAX  8    /* sentences of the daemon for the user, a step */
 #define NONE	  0xffffffffu
 
 static struct {
@@ -50,6 +51,7 @@ static struct {
 	uint32_t job, step;
 	bool keep;
 	void (*log)(const char *sentence);
+	void (*tell)(const char *sentence);
 	struct sockaddr_un addr;
 	_Atomic bool known; /* `failovers` is set */
 	uint32_t failovers; /* of the job when the step began */
@@ -263,6 +265,28 @@ static void pmix_leave(void)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
+/* It goes into Slurm's log as well: no line may be slipped in there. */
+static void copy_printable(char *to, size_t size, const char *from)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < size && from[i]; i++)
+		to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
+	to[i] = '\0';
+}
+
+/* A sentence for the user; a daemon that is a liar's must not flood his terminal either. */
+static void say(const char *sentence)
+{
+	static unsigned said;
+	char text[SHM_SENTENCE];
+
+	if (!self.tell || said++ >= SAID_MAX)
+		return;
+	copy_printable(text, sizeof(text), sentence);
+	self.tell(text);
+}
+
 /* False when the daemon has gone: it will tell no more. */
 static bool take_message(void)
 {
@@ -275,6 +299,8 @@ static bool take_message(void)
 		return false;
 	if (u.m.type == SHM_MSG_EVENT && got >= (ssize_t)sizeof(u.event))
 		raise_event(&u.event.ev);
+	if (u.m.type == SHM_MSG_SAY)
+		say(u.m.sentence);
 	if (u.m.type == SHM_MSG_WITNESS || u.m.type == SHM_MSG_LOST)
 		ctld_take(&u, (size_t)got);
 	if (u.m.type == SHM_MSG_STEP_END && got >= (ssize_t)sizeof(u.end) && !self.known) {
@@ -310,7 +336,7 @@ static void *notifier(void *arg)
 
 /* --- from slurmstepd ------------------------------------------------------------------------- */
 
-static int say(int fd, uint32_t type)
+static int ask(int fd, uint32_t type)
 {
 	struct shm_msg m = {.type = type, .abi = SHM_ABI};
 
@@ -396,6 +422,7 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 	self.step = step->step;
 	self.keep = step->keep;
 	self.log = step->log;
+	self.tell = step->tell;
 	self.pid = getpid();
 	self.sock = open_socket();
 	if (self.sock < 0)
@@ -405,7 +432,7 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 	rc = self.stop < 0 || self.forked < 0 ? -errno : 0;
 	/* How many failovers there were before: answered when the thread gets to it. */
 	if (!rc)
-		rc = say(self.sock, SHM_MSG_STEP_END);
+		rc = ask(self.sock, SHM_MSG_STEP_END);
 	if (!rc)
 		rc = monitor(self.sock, step);
 	ctld.daemon = self.sock;
@@ -426,16 +453,6 @@ void notify_tasks_forked(void)
 		eventfd_write(self.forked, 1);
 }
 
-/* It goes into Slurm's log as well: no line may be slipped in there. */
-static void copy_printable(char *to, size_t size, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < size && from[i]; i++)
-		to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
-	to[i] = '\0';
-}
-
 bool notify_step_end(struct notify_summary *out)
 {
 	union from_daemon u;
@@ -448,7 +465,7 @@ bool notify_step_end(struct notify_summary *out)
 	fd = open_socket();
 	if (fd < 0)
 		return false;
-	if (!say(fd, SHM_MSG_STEP_END))
+	if (!ask(fd, SHM_MSG_STEP_END))
 		got = recv(fd, &u, sizeof(u), 0);
 	close(fd);
 	if (got < (ssize_t)sizeof(u.end) || u.m.type != SHM_MSG_STEP_END || u.m.abi != SHM_ABI ||

@@ -22,6 +22,7 @@ struct notify_step {
 	bool mark_down; /* Slurm is told of a lost node (ctld.h) ... */
 	bool witness;	/* ... and asked about one, where two are left */
 	void (*log)(const char *sentence); /* into Slurm's log, from any thread */
+	void (*tell)(const char *sentence); /* to the user, from the notifier's thread */
 };
 int notify_start(const char *socket_path, const struct notify_step *step);
 

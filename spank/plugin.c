@@ -332,9 +332,15 @@ static void step_without(spank_t sp, const struct plug_option *opt, const struct
 		*step.message = '\0';
 }
 
+static void tell_user(const char *sentence)
+{
+	slurm_spank_log("rcshare: %s", sentence);
+}
+
 static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 {
-	struct notify_step s = {.job = step.job, .step = stepid, .log = log_sentence};
+	struct notify_step s = {.job = step.job, .step = stepid, .log = log_sentence,
+		.tell = tell_user};
 	char path[PLUG_PATH_MAX + 64], *nodes = step_nodes(sp);
 	int rc;
 

@@ -316,6 +316,9 @@ static int print_table(const json_t *root)
 	}
 	cli_table_print(t, stdout);
 	cli_table_free(t);
+	json_array_foreach(nodes, i, o)
+		if (json_object_get(o, "no_contact"))
+			printf("%s\n", str(o, "no_contact"));
 	return CLI_OK;
 }
 

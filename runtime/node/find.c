@@ -76,12 +76,16 @@ static void rest(const struct node *n, struct find *f)
 /* The address of the node with its nth port. False: the name does not resolve (yet), and is asked for again. */
 static bool address(struct link *l, struct find *f)
 {
-	if (f->asking && gai_error(&f->ask) == EAI_INPROGRESS)
+	if (f->asking && gai_error(&f->ask) == EAI_INPROGRESS) {
+		contact_failed(l, "the resolver does not answer; give it a NodeAddr");
 		return false;
+	}
 	f->asking = false;
 	if (f->known.ss_family) {
 		l->addr = f->known;
 	} else if (!addr_pick(f->ask.ar_result, &l->addr)) {
+		contact_failed(l, f->ask.ar_result ? "its name leads to loopback; give it a NodeAddr" :
+			"its name does not resolve; give it a NodeAddr");
 		if (f->ask.ar_result)
 			freeaddrinfo(f->ask.ar_result);
 		f->ask.ar_result = NULL;

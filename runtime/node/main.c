@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "node/job.h"
 #include "node/node.h"
 #include "node/place.h"
 
@@ -436,12 +437,14 @@ static void tick(struct node *n)
 	if (n->vb)
 		verbs_tick(n->vb, n->now);
 	tcp_tick(n);
+	contact_tick(n);
 	region_tick(n);
 	loan_tick(n);
 	key_tick(n);
 	event_held(n);
 	ctl_eager_check(n);
 	log_check(n);
+	job_tick(n);
 	if (stat(n->o.run_dir, &st) < 0 && errno == ENOENT) {
 		n->stop = true;
 		n->stop_why = "the run dir is gone";
@@ -577,7 +580,7 @@ int main(int argc, char **argv)
 				verbs_rail_name(n.vb, r), strerror(-verbs_rail_datagrams(n.vb, r)));
 	say(&n, "%s\n", "ready");
 	loop(&n);
-	node_log(&n, CONFIG_LOG_INFO, "job %u.%u ends: %s", n.o.job, n.o.restart, n.stop_why);
+	node_log(&n, CONFIG_LOG_INFO, "job %u.%u ends: %s", n.o.job, n.o.restart, n.stop_why ? n.stop_why : "no random numbers for a handshake");
 	tear_down(&n);
 	return 0;
 }

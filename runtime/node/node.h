@@ -225,6 +225,11 @@ struct link {
 	struct framed *framed;
 	uint32_t framed_id;
 	struct find *find; /* its address is looked for */
+	struct {
+		uint64_t since;	/* no attempt to connect has succeeded; 0: none has failed */
+		bool told;
+		char why[SHM_SENTENCE];
+	} contact;
 	uint64_t heard_at; /* last frame from the peer; 0: never */
 	bool detached_due; /* endpoints here have ended since the last DETACHED */
 	bool refused;	   /* its daemon refuses or reset the connection, and none stands since */
@@ -287,6 +292,11 @@ struct node {
 	uint64_t started_at, tick_at;
 	struct works *works; /* jobs off this loop; main.c turns and ends it */
 	struct work_queue *mem; /* mem.h */
+	struct {
+		struct work_queue *queue;
+		uint64_t quiet_at; /* since then nobody is there, or squeue was asked */
+		bool asked;
+	} job; /* job.c */
 	bool work; /* something happened in this turn */
 	struct {
 		uint64_t began, mark, most;	/* of this turn; most and did: its longest part */
@@ -386,6 +396,12 @@ extern const struct verbs_ops link_verbs_ops;
 /* find.c: daemons that nobody has named, by the name of their node and the ports of the job */
 void find_link(struct link *l); /* again and again until there is a connection */
 void find_end(struct link *l);
+/* contact.c: what keeps a connection from standing, and that it stands */
+#define CONTACT_SILENT "nothing answers; does a firewall drop control_port?"
+void contact_failed(struct link *l, const char *how);
+void contact_errno(struct link *l, int err);
+void contact_made(struct link *l);
+void contact_tick(struct node *n); /* tells of those that last */
 /* probe.c */
 void probe_learn(struct link *l, uint8_t lane); /* the lane has just been connected */
 void probe_ask(struct link *l, uint8_t lane, uint64_t token);

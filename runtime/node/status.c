@@ -61,6 +61,8 @@ char *status_json(struct node *n)
 			json_decref(up);
 			continue;
 		}
+		if (l->contact.since)
+			json_object_set_new(o, "no_contact", json_string(l->contact.why));
 		json_object_set_new(o, "lane", l->core.active == CORE_LANE_NONE ? json_null() :
 								    json_integer(l->core.active));
 		json_object_set_new(o, "lanes_up", up);

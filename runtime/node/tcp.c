@@ -172,6 +172,7 @@ static void conn_end(struct node *n, struct tcp_conn *c, const char *why, bool r
 		node_log(n, CONFIG_LOG_INFO, "no connection to node %u (%s): %s", l->peer,
 			n->o.names[l->peer], why);
 		l->tcp.trying = NULL;
+		contact_failed(l, why);
 		l->refused |= refused && l->heard_at;
 		if (is_awaited(l))
 			no_conn(l, CORE_R_SETUP, l->tcp.gen);
@@ -189,7 +190,11 @@ static void conn_fail(struct node *n, struct tcp_conn *c, const char *why)
 /* By the kernel of the peer: nobody is there who would have closed in good order. */
 static void conn_errno(struct node *n, struct tcp_conn *c, int err)
 {
+	struct link *l = c->l && c->l->tcp.trying == c ? c->l : NULL;
+
 	conn_end(n, c, strerror(err), err == ECONNREFUSED || err == ECONNRESET);
+	if (l)
+		contact_errno(l, err);
 }
 
 static struct tcp_conn *conn_new(struct node *n, int fd, bool server)
@@ -282,6 +287,7 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 	c->state = CONN_UP;
 	c->gen = gen;
 	l->refused = false;
+	contact_made(l);
 	l->heard_at = n->now;
 	l->tcp.conn = c;
 	l->tcp.gen = gen;
@@ -712,7 +718,9 @@ void tcp_tick(struct node *n)
 	for (struct tcp_conn *c = n->unauth, *next; c; c = next) {
 		next = c->next;
 		if (n->now >= c->until) {
-			conn_fail(n, c, "it did not prove itself in time");
+			conn_fail(n, c, c->state == CONN_CONNECTING ? CONTACT_SILENT : c->server ?
+				"it has not proven the job's token in time" :
+				"it took the connection and did not go on with the handshake");
 			next = n->unauth; /* the list may have changed */
 		}
 	}

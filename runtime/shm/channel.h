@@ -122,6 +122,7 @@ enum shm_msg_type {
 	SHM_MSG_LOST = 14, /* daemon: the step has lost that node (struct shm_witness) */
 	SHM_MSG_PLACE = 15, /* of a step with spares: which rank is this? Answered when that is known */
 	SHM_MSG_WHERE = 16, /* ... where is a rank now? */
+	SHM_MSG_SAY = 17, /* daemon to the notifiers: `sentence` is for the user of the job */
 	SHM_MSG_ALLOC = 12, /* memory that the daemon maps too (rcs_alloc): answer has its memfd */
 	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
 			      * socket that ends without it is a lost rank */
