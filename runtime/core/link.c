@@ -148,6 +148,16 @@ void core_link_anew(struct core_link *l, uint64_t now)
 		l->lane[i].local_ok = was.lane[i].local_ok;
 }
 
+void core_link_pace(struct core_link *l, uint64_t ns, uint64_t now)
+{
+	if (ns >= l->cfg.keepalive_ns)
+		return;
+	l->cfg.keepalive_ns = ns;
+	/* not only after the sign of life that is planned already */
+	for (uint8_t i = 0; i < CORE_LANES; i++)
+		l->lane[i].alive_at = core_min(l->lane[i].alive_at, now + ns);
+}
+
 void core_link_rail(struct core_link *l, uint8_t lane, bool ok, enum core_reason why, uint64_t now)
 {
 	struct core_lane *ln;

@@ -349,6 +349,8 @@ void core_link_init(struct core_link *l, const struct core_cfg *cfg, uint64_t no
 
 /* Someone wants to talk to the peer: from now on lanes are opened and kept. */
 void core_link_want(struct core_link *l, uint64_t now);
+/* A quiet lane says something at least so often from now on. */
+void core_link_pace(struct core_link *l, uint64_t keepalive_ns, uint64_t now);
 
 /*
  * The verbs lanes that both nodes have (bits), from the peer's record; at first all of cfg.rails. What leaves

@@ -18,6 +18,28 @@ void core_view_cfg_default(struct core_view_cfg *cfg)
 	cfg->report_ns = 500 * ms;
 	cfg->step_ns = 100 * ms;
 	cfg->pair_ns = 10000 * ms;
+	cfg->silent_ns = 1000 * ms;
+	cfg->grace_ns = 4000 * ms;
+	cfg->start_ns = 300000 * ms;
+	cfg->act_ns = 50 * ms;
+	cfg->linger_ns = 10000 * ms;
+	cfg->hold_ns = 20000 * ms; /* a command that asks it may take ten seconds */
+}
+
+void core_view_cfg_timeout(struct core_view_cfg *cfg, uint64_t timeout)
+{
+	cfg->silent_ns = timeout;
+	cfg->beat_ns = view_max(timeout / 2, cfg->beat_ns);
+	cfg->lease_ns = view_max(4 * timeout, cfg->lease_ns);
+	cfg->pair_ns = view_max(8 * timeout, cfg->pair_ns);
+	cfg->grace_ns = 4 * timeout;
+	cfg->act_ns = view_max(timeout / 20, cfg->hop_ns);
+	if (!cfg->spares)
+		return;
+	/* A spare waits for the end of the lost node's lease: short, with as many beats in it. */
+	cfg->beat_ns = view_max(timeout / 4, cfg->hop_ns);
+	cfg->lease_ns = 5 * cfg->beat_ns;
+	cfg->grace_ns = cfg->lease_ns;
 }
 
 static size_t words(const struct core_view_cfg *cfg)
@@ -28,9 +50,10 @@ static size_t words(const struct core_view_cfg *cfg)
 size_t core_view_size(const struct core_view_cfg *cfg)
 {
 	if (!cfg->nodes || cfg->nodes > CORE_VIEW_NODES_MAX || cfg->spares >= cfg->nodes ||
-		cfg->self >= cfg->nodes || cfg->fanout < 2 || cfg->fanout > CORE_VIEW_FANOUT)
+		cfg->self >= cfg->nodes || cfg->fanout < 2 || cfg->fanout > CORE_VIEW_FANOUT ||
+		cfg->watch > VIEW_WATCH)
 		return 0;
-	return sizeof(struct core_view) + 2 * words(cfg) * sizeof(uint64_t) +
+	return sizeof(struct core_view) + 3 * words(cfg) * sizeof(uint64_t) +
 	       cfg->spares * sizeof(struct view_spare) + cfg->nodes * sizeof(uint16_t);
 }
 
@@ -42,7 +65,8 @@ struct core_view *core_view_init(void *mem, const struct core_view_cfg *cfg, uin
 	v->cfg = *cfg;
 	v->member = (uint64_t *)(v + 1);
 	v->suspect = v->member + words(cfg);
-	v->spare = (struct view_spare *)(v->suspect + words(cfg));
+	v->spoken = v->suspect + words(cfg);
+	v->spare = (struct view_spare *)(v->spoken + words(cfg));
 	v->log = (uint16_t *)(v->spare + cfg->spares);
 	for (uint32_t i = 0; i < cfg->nodes; i++)
 		v->member[i / 64] |= 1ull << (i % 64);
@@ -53,7 +77,8 @@ struct core_view *core_view_init(void *mem, const struct core_view_cfg *cfg, uin
 	v->beat_at = cfg->self ? now + 2 * cfg->beat_ns + view_turn(v) : now;
 	v->beat_heard = now;
 	v->report_at = v->patience_at = v->switch_at = CORE_NEVER;
-	v->polled_at = now;
+	v->polled_at = v->began = v->woke_at = v->look_at = now;
+	v->half_at = v->due_at = CORE_NEVER;
 	return v;
 }
 
@@ -174,7 +199,7 @@ static void take_over(struct core_view *v, uint16_t index, uint64_t now)
 			continue;
 		s->index = index;
 		s->incarnation = (uint16_t)(inc + 1);
-		s->at = now + v->cfg.lease_ns + v->cfg.lease_ns / 8;
+		s->at = now + core_view_takeover_ns(&v->cfg);
 		v->switch_at = view_min(v->switch_at, s->at);
 		return;
 	}
@@ -211,7 +236,7 @@ void view_install(struct core_view *v, const struct view_set *s, uint64_t now)
 	view_doubt_forget(v, now);
 	if (!view_bit(v->member, v->cfg.self) && !v->out) {
 		v->out = v->act_removed = true;
-		v->act_active = v->act_stop = v->acting = false;
+		v->act_active = v->act_stop = v->act_halt = v->acting = false;
 		v->out_n = 0;
 	}
 }
@@ -245,11 +270,6 @@ void view_log_put(const struct core_view *v, struct core_view_msg *m, uint16_t o
 		m->set[m->n] = v->log[off + m->n];
 		m->n++;
 	}
-}
-
-bool core_view_acting(const struct core_view *v, uint64_t now)
-{
-	return v->acting && !v->out && now < v->fresh + v->cfg.lease_ns;
 }
 
 uint32_t core_view_number(const struct core_view *v)

@@ -2,8 +2,9 @@
 /*
  * view_internal.h - what the parts of membership share.
  *
- * view.c has members, log, indices and spares; view_wave.c the tree and the lease; view_ballot.c
- * proposer and acceptor; view_doubt.c suspicions; view_poll.c timers, messages and actions.
+ * view.c has members, log, indices and spares; view_wave.c the tree; view_lease.c what a lease lets do;
+ * view_ballot.c proposer and acceptor; view_contact.c who is silent; view_doubt.c what comes of it;
+ * view_poll.c timers, messages and actions.
  */
 #ifndef RCS_CORE_VIEW_INTERNAL_H
 #define RCS_CORE_VIEW_INTERNAL_H
@@ -14,6 +15,9 @@
 #define VIEW_TRIES 3u  /* unanswered messages before another node of the range is asked */
 #define VIEW_HEADS 6u  /* nodes of a range that are asked before it is given up */
 #define VIEW_POLLS 18u /* questions to a part in all */
+#define VIEW_WAKES 4u  /* a lease that ran out meanwhile is waited for anew so often */
+#define VIEW_NAPS  16u /* own sleeps that are remembered */
+#define VIEW_WATCH 8u  /* watched neighbours on each side at most */
 
 struct view_set {
 	uint8_t n;
@@ -26,7 +30,7 @@ struct view_part {
 	uint16_t voice, voice_via; /* who answered */
 	uint8_t tries, heads, polls;
 	bool done, answered;
-	uint32_t count;
+	uint32_t count, ended;
 	uint64_t at, stamp;
 };
 
@@ -62,7 +66,7 @@ struct view_out {
 
 struct core_view {
 	struct core_view_cfg cfg;
-	uint64_t *member, *suspect; /* bits */
+	uint64_t *member, *suspect, *spoken; /* bits; spoken: the machine had a message for it */
 	uint16_t *log;		    /* removed nodes in order */
 	struct view_spare *spare;
 	uint32_t view;
@@ -85,6 +89,19 @@ struct core_view {
 	/* lease */
 	bool acting, has_lease;
 	uint64_t fresh; /* no decision had been made then */
+	bool stopped, act_halt;
+	bool ended, all_ended; /* this node's part; everybody's */
+	uint8_t wakes;
+	uint64_t began, woke_at, hold_until, ended_at; /* ended_at: ours, then everybody's */
+	uint64_t half_at; /* no lease has begun, and half of the members are suspected since; CORE_NEVER */
+	/* contact */
+	bool met;	 /* all members have voted once: nobody is starting */
+	uint64_t look_at, looked_at, near_at; /* near_at: these are watched since then */
+	struct view_nap {
+		uint64_t end, gap;
+	} nap[VIEW_NAPS];
+	uint8_t nap_n, near_n;
+	uint16_t near[2 * VIEW_WATCH];
 	/* suspicions */
 	struct view_case cases[CORE_VIEW_CASES];
 	uint8_t case_n;
@@ -94,7 +111,7 @@ struct core_view {
 	uint32_t told_view;
 	bool act_view, act_active, act_stop, act_removed;
 	uint64_t switch_at; /* the earliest */
-	uint64_t polled_at;
+	uint64_t polled_at, due_at; /* due_at: the deadline that was told then */
 	uint16_t relay;
 	uint8_t out_head, out_n;
 	struct view_out ring[CORE_VIEW_OUT];
@@ -134,6 +151,13 @@ void view_install(struct core_view *v, const struct view_set *s, uint64_t now);
 void view_learn(struct core_view *v, const struct core_view_msg *m, uint64_t now);
 void view_log_put(const struct core_view *v, struct core_view_msg *m, uint16_t off);
 
+/* view_lease.c */
+void view_renew(struct core_view *v, uint64_t fresh, uint64_t now); /* no decision had been made at fresh */
+void view_lease_all_ended(struct core_view *v, uint64_t now);
+void view_lease_woke(struct core_view *v, uint64_t now);
+void view_lease_tick(struct core_view *v, uint64_t now);
+uint64_t view_lease_due(const struct core_view *v);
+
 /* view_poll.c */
 void view_msg(const struct core_view *v, struct core_view_msg *m, uint8_t type, uint16_t dst);
 void view_send(struct core_view *v, const struct core_view_msg *m, uint16_t via);
@@ -152,6 +176,7 @@ void view_beat_tick(struct core_view *v, uint64_t now);
 bool view_vote(struct core_view *v, const struct core_view_msg *m, uint64_t now);
 bool view_quorum(const struct core_view *v, const struct view_wave *w);
 uint32_t view_count(const struct view_wave *w);
+uint32_t view_ended_count(const struct core_view *v, const struct view_wave *w);
 void view_ballot_counted(struct core_view *v, uint64_t now);
 void view_nack_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now);
 void view_ballot_tick(struct core_view *v, uint64_t now);

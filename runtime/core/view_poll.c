@@ -38,6 +38,7 @@ static void put(struct core_view *v, uint16_t to, const struct core_view_msg *m)
 	if (v->out_n == CORE_VIEW_OUT)
 		return;
 	v->out_n++;
+	v->spoken[to / 64] |= 1ull << (to % 64);
 	o->to = to;
 	o->msg = *m;
 }
@@ -205,7 +206,12 @@ static bool next_act(struct core_view *v, uint64_t now, struct core_view_act *ac
 		act->type = CORE_VIEW_ACT_PARTITIONED;
 		return true;
 	}
-	if (!v->out && next_switch(v, now, act))
+	if (!v->out && v->act_halt) {
+		v->act_halt = false;
+		act->type = CORE_VIEW_ACT_STOP;
+		return true;
+	}
+	if (!v->out && !v->stopped && next_switch(v, now, act))
 		return true;
 	if (!v->out && v->act_active) {
 		v->act_active = false;
@@ -231,14 +237,18 @@ enum core_view_act_type core_view_poll(struct core_view *v, uint64_t now, struct
 	if (!v->out) {
 		if (now - v->polled_at > v->cfg.check_ns)
 			view_doubt_overslept(v, now);
+		view_lease_woke(v, now);
 		v->polled_at = now;
 		view_doubt_tick(v, now);
 		view_ballot_tick(v, now);
 		view_beat_tick(v, now);
 		view_wave_tick(v, now);
+		view_lease_tick(v, now);
 	}
-	if (!next_act(v, now, act))
+	if (!next_act(v, now, act)) {
 		act->type = CORE_VIEW_ACT_NONE;
+		v->due_at = core_view_deadline(v);
+	}
 	return act->type;
 }
 
@@ -250,8 +260,5 @@ uint64_t core_view_deadline(const struct core_view *v)
 		return CORE_NEVER;
 	due = view_min(view_min(view_doubt_due(v), view_ballot_due(v)),
 		view_min(view_wave_due(v), v->beat_at));
-	due = view_min(due, v->switch_at);
-	if (v->acting)
-		due = view_min(due, v->fresh + v->cfg.lease_ns);
-	return due;
+	return view_min(view_min(due, v->stopped ? CORE_NEVER : v->switch_at), view_lease_due(v));
 }

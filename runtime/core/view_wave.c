@@ -96,6 +96,16 @@ static void ask(struct core_view *v, struct view_wave *w, struct view_part *p, u
 	view_send(v, &m, CORE_VIEW_NONE);
 }
 
+/* Members of the range that are known to have ended their part of the step. */
+uint32_t view_ended_count(const struct core_view *v, const struct view_wave *w)
+{
+	uint32_t n = v->ended;
+
+	for (uint8_t i = 0; i < w->n; i++)
+		n += w->part[i].ended;
+	return n;
+}
+
 uint32_t view_count(const struct view_wave *w)
 {
 	uint32_t n = w->own;
@@ -125,21 +135,15 @@ static void grant(struct core_view *v, const struct view_wave *w, struct view_pa
 	m.ballot = w->ballot;
 	m.stamp = p->stamp;
 	m.acc = now - v->fresh;
+	m.flags = (uint8_t)((v->met ? CORE_VIEW_F_MET : 0) | (v->all_ended ? CORE_VIEW_F_ENDED : 0));
 	view_send(v, &m, p->voice_via);
 	p->voice = CORE_VIEW_NONE;
 }
 
-/* No decision for the next view had been made at `fresh`. */
+/* No decision for the next view had been made at `fresh`: so it is here, and goes down the tree. */
 static void renew(struct core_view *v, struct view_wave *w, uint64_t fresh, uint64_t now)
 {
-	if (!v->has_lease || fresh > v->fresh)
-		v->fresh = fresh;
-	v->has_lease = true;
-	if (!v->acting && !v->out && now < v->fresh + v->cfg.lease_ns) {
-		v->acting = true;
-		v->act_active = true;
-		v->act_stop = false;
-	}
+	view_renew(v, fresh, now);
 	w->granted = true;
 	for (uint8_t i = 0; i < w->n; i++)
 		if (w->part[i].done || w->part[i].count)
@@ -156,6 +160,11 @@ static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
 			view_ballot_counted(v, now);
 		else if (!w->granted && view_quorum(v, w))
 			renew(v, w, w->at, now);
+		if (w->phase == CORE_VIEW_BEAT) {
+			v->met |= view_count(w) >= v->alive;
+			if (view_ended_count(v, w) >= v->alive)
+				view_lease_all_ended(v, now);
+		}
 		return;
 	}
 	view_msg(v, &m, CORE_VIEW_TALLY, w->parent);
@@ -165,6 +174,7 @@ static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
 	m.hi = w->hi;
 	m.ballot = w->ballot;
 	m.count = view_count(w);
+	m.ended = view_ended_count(v, w);
 	m.acc = w->acc;
 	m.stamp = now;
 	m.flags = w->complete ? CORE_VIEW_F_DONE : 0;
@@ -280,11 +290,12 @@ void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 
 		if (p->lo != m->lo || p->hi != m->hi)
 			continue;
-		late = p->done && m->count > p->count;
+		late = p->done && (m->count > p->count || m->ended > p->ended);
 		if (m->count > p->count)
 			p->count = m->count;
 		if (p->count > (uint32_t)(p->hi - p->lo))
 			p->count = (uint32_t)(p->hi - p->lo);
+		p->ended = (uint32_t)view_min(view_max(p->ended, m->ended), (uint64_t)(p->hi - p->lo));
 		if (m->acc > w->acc) {
 			w->acc = m->acc;
 			view_set_get(&w->acc_set, m);
@@ -311,6 +322,9 @@ void view_grant_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 	if (w->phase != CORE_VIEW_BEAT || w->root != m->root || w->ballot != m->ballot ||
 		m->stamp > now || m->stamp < m->acc)
 		return;
+	v->met |= m->flags & CORE_VIEW_F_MET;
+	if (m->flags & CORE_VIEW_F_ENDED)
+		view_lease_all_ended(v, now);
 	renew(v, w, m->stamp - m->acc, now);
 }
 
@@ -359,11 +373,8 @@ uint64_t view_wave_due(const struct core_view *v)
 /* The lowest member beats; the next in line when it has not been heard. */
 void view_beat_tick(struct core_view *v, uint64_t now)
 {
-	if (v->acting && now >= v->fresh + v->cfg.lease_ns) {
-		v->acting = false;
-		v->act_stop = true;
-		v->act_active = false;
-	}
+	if (v->all_ended && v->wave[1].root != v->cfg.self)
+		v->beat_at = CORE_NEVER; /* nobody steps in for one that has gone */
 	if (now < v->beat_at)
 		return;
 	v->beat_at = now + v->cfg.beat_ns;

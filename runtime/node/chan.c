@@ -114,6 +114,7 @@ int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *
 	s->rx_answers = answers;
 	s->credit0 = credit0;
 	s->eager_max = (uint32_t)n->cfg.eager_max;
+	atomic_store(&s->until_ns, member_until(n, a->step));
 	s->zcopy_min = n->rails ? (uint32_t)n->cfg.zcopy_min : UINT32_MAX;
 	shm_ring_init(&c->tx, &s->tx, (uint8_t *)s + s->tx_off, s->tx_size);
 	shm_ring_init(&c->rx, &s->rx, (uint8_t *)s + s->rx_off, s->rx_size);

@@ -433,7 +433,6 @@ static void tick(struct node *n)
 	if (n->now < n->tick_at)
 		return;
 	n->tick_at = n->now + TICK_NS;
-	atomic_store_explicit(&n->table->heartbeat_ns, n->now, memory_order_relaxed);
 	if (n->vb)
 		verbs_tick(n->vb, n->now);
 	tcp_tick(n);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Membership of steps (core/view.h): what links hear and miss goes in, decisions come out.
+ * Membership of steps (core/view.h): what links hear and miss goes in, decisions come out. Who is silent, who
+ * is removed, who stands still and who is stopped the machine says; here it is done.
  *
- * A step's members are its nodes; slurmstepd's notifier names them (SHM_MSG_MONITOR). A node is suspected
- * when a link that has heard it hears nothing for node_timeout_ms, or when its daemon refuses or resets
- * the connection. Who was never heard is not suspected: it may still be starting. When the members have
- * decided that a node is lost its lanes are fenced, then everything outstanding to it ends
- * with RCS_ERR_NODE_LOST, and every rank hears it.
+ * A step's members are its nodes; slurmstepd's notifier names them (SHM_MSG_MONITOR). When the members have
+ * decided that a node is lost its lanes are fenced, then everything outstanding to it ends with
+ * RCS_ERR_NODE_LOST, and every rank hears it. How long ranks may act is published in their channels
+ * (shm/channel.h, until_ns): they look at it themselves.
  *
- * A step that has ended here goes on answering others for a while: they end a little later.
+ * A step that has ended here goes on answering others, as long as they need that.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,9 +19,7 @@
 #include "rcshare.h"
 
 #define MS	   1000000ull
-#define LINGER_NS  (10000 * MS)
 #define WITNESS_NS (1000 * MS)	     /* slurmctld is asked so often */
-#define WITNESS_HOLDS_NS (20000 * MS) /* a command that asks it may take ten seconds */
 #define BACKLOG_MAX 16384u /* messages to a node without a path are lost instead */
 
 static uint64_t node_timeout(const struct node *n)
@@ -39,8 +37,6 @@ static void forget(struct node *n, struct member *m)
 	spare_close(m);
 	free(m->node);
 	free(m->tasks);
-	free(m->suspected);
-	free(m->spoken);
 	free(m->view);
 	free(m);
 }
@@ -62,9 +58,7 @@ static bool map_nodes(struct node *n, struct member *m, char *names)
 
 	m->node = calloc(max, sizeof(*m->node));
 	m->tasks = calloc(max, sizeof(*m->tasks));
-	m->suspected = calloc(max, sizeof(*m->suspected));
-	m->spoken = calloc(max, sizeof(*m->spoken));
-	if (!m->node || !m->tasks || !m->suspected || !m->spoken)
+	if (!m->node || !m->tasks)
 		return false;
 	m->self = CORE_VIEW_NONE;
 	for (name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
@@ -95,21 +89,12 @@ static bool has_witness(const struct node *n, const struct member *m)
 
 static void configure(const struct node *n, const struct member *m, struct core_view_cfg *cfg)
 {
-	uint64_t timeout = node_timeout(n);
-
 	core_view_cfg_default(cfg);
 	cfg->nodes = m->nodes;
 	cfg->self = m->self;
 	cfg->witness = has_witness(n, m);
 	cfg->spares = m->spares;
-	cfg->beat_ns = timeout / 2 > cfg->beat_ns ? timeout / 2 : cfg->beat_ns;
-	cfg->lease_ns = 4 * timeout > cfg->lease_ns ? 4 * timeout : cfg->lease_ns;
-	cfg->pair_ns = 8 * timeout > cfg->pair_ns ? 8 * timeout : cfg->pair_ns;
-	if (!m->spares)
-		return;
-	/* A spare waits for the end of the lost node's lease: short, with as many beats in it. */
-	cfg->beat_ns = timeout / 4 > cfg->hop_ns ? timeout / 4 : cfg->hop_ns;
-	cfg->lease_ns = 5 * cfg->beat_ns;
+	core_view_cfg_timeout(cfg, node_timeout(n));
 }
 
 /* 0, or -errno: EINVAL where the nodes are not the job's. */
@@ -131,6 +116,28 @@ static int begin(struct node *n, struct member *m, const struct shm_monitor *req
 	return 0;
 }
 
+/* The word that ranks look at before they act. */
+static void publish(struct node *n, struct member *m)
+{
+	uint64_t until = n->parted ? SHM_UNTIL_STOPPED : core_view_until(m->view);
+
+	if (!until && !n->parted)
+		until = SHM_UNTIL_LATER;
+	if (until == m->until)
+		return;
+	m->until = until;
+	for (struct chan *c = n->chans; c; c = c->next)
+		if (c->kind == CHAN_RANK && c->step == m->step && !c->closing)
+			atomic_store_explicit(&c->shm->until_ns, until, memory_order_release);
+}
+
+uint64_t member_until(struct node *n, uint32_t step)
+{
+	const struct member *m = member_find(n, step);
+
+	return n->parted ? SHM_UNTIL_STOPPED : m ? m->until : SHM_UNTIL_EVER;
+}
+
 void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 {
 	struct member *m;
@@ -143,6 +150,7 @@ void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 		return;
 	m->step = req->step;
 	m->monitor = c;
+	m->until = CORE_NEVER;
 	m->next = n->members;
 	n->members = m;
 	err = begin(n, m, req);
@@ -151,10 +159,12 @@ void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 			"its nodes are not those of the job" : "out of memory");
 		n->no_member = m->step;
 	}
-	if (err || m->nodes < 2)
+	if (err || m->nodes < 2) {
 		forget(n, m);
-	else
+	} else {
+		publish(n, m);
 		spare_begin(n, m);
+	}
 	spare_settle(n);
 }
 
@@ -163,130 +173,55 @@ void member_end(struct node *n, struct chan *c)
 	for (struct member *m = n->members; m; m = m->next)
 		if (m->monitor == c) {
 			m->monitor = NULL;
-			m->until = n->now + LINGER_NS;
+			core_view_ended(m->view, n->now);
 			spare_step_ended(n, m);
 		}
 }
 
 /* --- what links hear ------------------------------------------------------------------------------ */
 
-static bool watched(const struct member *m, uint16_t who)
-{
-	uint16_t list[16];
-	unsigned k = core_view_watched(m->view, list);
-
-	while (k)
-		if (list[--k] == who)
-			return true;
-	return false;
-}
-
 /*
  * Neighbours to be watched, and whom the machine speaks to, are contacted without any rank's wish. A spare
  * and all others have their lanes up before they are needed.
  */
-static void reach(struct node *n, struct member *m, uint16_t i, bool neighbour)
+static void reach(struct node *n, struct member *m, uint16_t i)
 {
-	bool by_spare = i >= member_active(m) || m->self >= member_active(m);
 	struct link *l;
 
-	if (!(m->spoken[i] || neighbour || by_spare))
+	if (!core_view_reach(m->view, i))
 		return;
 	l = link_get(n, m->node[i]);
 	if (!l || l->lost)
 		return;
 	find_link(l);
-	if (by_spare && l->heard_at && !l->core.wanted) {
+	if (core_view_stands_by(m->view, i) && l->heard_at && !l->core.wanted) {
 		core_link_want(&l->core, n->now);
+		link_dirty(l);
+	}
+	if (l->heard_at && core_view_pace(m->view, i) < l->core.cfg.keepalive_ns) {
+		core_link_pace(&l->core, core_view_pace(m->view, i), n->now);
 		link_dirty(l);
 	}
 }
 
-/* From now on, not after the next sign of life that is planned already. */
-static void keep_alive(struct link *l, uint64_t ns)
+static void look(struct node *n, struct member *m, uint16_t i)
 {
-	l->core.cfg.keepalive_ns = ns;
-	for (unsigned i = 0; i < CORE_LANES; i++)
-		if (l->core.lane[i].alive_at > l->n->now + ns)
-			l->core.lane[i].alive_at = l->n->now + ns;
-	link_dirty(l);
-}
+	const struct link *l = n->link[m->node[i]];
+	struct core_view_contact c;
+	struct shm_event ev = {.code = SHM_EV_NODE_SUSPECTED, .step = m->step, .rank = NODE_NONE,
+		.peer = m->node[i], .rail = NODE_NONE, .to_lane = SHM_LANE_NONE};
 
-/* The other one where two are left, or CORE_VIEW_NONE. */
-static uint16_t other_of_two(const struct member *m)
-{
-	uint16_t other = CORE_VIEW_NONE;
-
-	for (uint16_t i = 0; i < m->nodes; i++) {
-		if (i == m->self || !core_view_member(m->view, i))
-			continue;
-		if (other != CORE_VIEW_NONE)
-			return CORE_VIEW_NONE;
-		other = i;
-	}
-	return other;
-}
-
-/*
- * The members of another step of the job have decided that it is lost: then this one's have to, or it counts as a
- * member that never votes. Not where that would only stop this node, as one of two that may not decide alone.
- */
-static bool lost_before(const struct node *n, const struct member *m, uint16_t i)
-{
-	if (n->parted)
-		return false;
-	return other_of_two(m) != i || (m->self < i && !has_witness(n, m));
-}
-
-static void look(struct node *n, struct member *m, uint16_t i, bool neighbour)
-{
-	struct link *l = n->link[m->node[i]];
-	uint64_t timeout = node_timeout(n);
-	bool bad;
-
-	if (!l || !(l->heard_at || l->lost))
+	/* one that has stopped by itself says nothing about others */
+	if (!l || n->parted)
 		return;
-	if (l->lost) {
-		if (lost_before(n, m, i)) {
-			core_view_suspect(m->view, i, n->now);
-			m->suspected[i] = true;
-		}
+	c = (struct core_view_contact){.heard_at = l->heard_at, .every_ns = l->core.cfg.keepalive_ns,
+		.refused = l->refused, .fenced = l->lost};
+	if (!core_view_contact(m->view, i, &c, n->now))
 		return;
-	}
-	if (neighbour && timeout / 4 < l->core.cfg.keepalive_ns)
-		keep_alive(l, timeout / 4);
-	if (3 * l->core.cfg.keepalive_ns > timeout)
-		timeout = 3 * l->core.cfg.keepalive_ns;
-	bad = l->refused || n->now > l->heard_at + timeout;
-	if (bad)
-		core_view_suspect(m->view, i, n->now);
-	else
-		core_view_trust(m->view, i, n->now);
-	if (bad && !m->suspected[i]) {
-		struct shm_event ev = {.code = SHM_EV_NODE_SUSPECTED, .step = m->step, .rank = NODE_NONE,
-			.peer = l->peer, .rail = NODE_NONE, .to_lane = SHM_LANE_NONE,
-			.notice_ns = n->now - l->heard_at};
-
-		snprintf(ev.reason, sizeof(ev.reason), "%s", l->refused ? "refused" : "silent");
-		node_log(n, CONFIG_LOG_WARN, "node %u (%s) is suspected: %s", l->peer, n->o.names[l->peer],
-			ev.reason);
-		event_local(n, &ev);
-	}
-	m->suspected[i] = bad;
-}
-
-/* A loop that slept too long has heard nobody: that is no evidence. */
-static bool overslept(struct node *n)
-{
-	uint64_t gap = n->member_at ? n->now - n->member_at : 0;
-
-	n->member_at = n->now;
-	if (gap < node_timeout(n) / 4)
-		return false;
-	for (struct link *l = n->links; l; l = l->next)
-		if (l->heard_at)
-			l->heard_at = l->heard_at + gap < n->now ? l->heard_at + gap : n->now;
-	return true;
+	ev.notice_ns = l->heard_at ? n->now - l->heard_at : 0;
+	snprintf(ev.reason, sizeof(ev.reason), "%s", l->refused ? "refused" : "silent");
+	node_log(n, CONFIG_LOG_WARN, "node %u (%s) is suspected: %s", l->peer, n->o.names[l->peer], ev.reason);
+	event_local(n, &ev);
 }
 
 /* --- slurmctld, by way of the notifier (spank/ctld.h) ----------------------------------------------- */
@@ -301,9 +236,9 @@ static void notifier_send(const struct member *m, uint32_t type, const char *nod
 
 static void witness_ask(const struct node *n, struct member *m)
 {
-	uint16_t other = has_witness(n, m) && n->now >= m->witness_at ? other_of_two(m) : CORE_VIEW_NONE;
+	uint16_t other = has_witness(n, m) && n->now >= m->witness_at ? core_view_other(m->view) : CORE_VIEW_NONE;
 
-	if (other == CORE_VIEW_NONE || !m->suspected[other])
+	if (!m->monitor || !core_view_suspected(m->view, other))
 		return;
 	m->witness_at = n->now + WITNESS_NS;
 	notifier_send(m, SHM_MSG_WITNESS, n->o.names[m->node[other]]);
@@ -316,18 +251,30 @@ static void witness_ask(const struct node *n, struct member *m)
 void member_witness(struct node *n, struct chan *c, const struct shm_witness *w)
 {
 	for (struct member *m = n->members; m; m = m->next) {
-		uint16_t other = m->monitor == c ? other_of_two(m) : CORE_VIEW_NONE;
+		uint16_t other = m->monitor == c ? core_view_other(m->view) : CORE_VIEW_NONE;
 
 		if (other == CORE_VIEW_NONE ||
 			strncmp(w->node, n->o.names[m->node[other]], sizeof(w->node)))
 			continue;
 		n->witness_answers++;
-		m->witness_until = n->now + WITNESS_HOLDS_NS;
+		core_view_hold(m->view, n->now);
 		if (w->down)
 			core_view_witness(m->view, other, n->now);
 		m->deadline = n->now;
 		n->work = true;
 	}
+}
+
+static void look_around(struct node *n, struct member *m)
+{
+	if (!core_view_look(m->view, n->now))
+		return;
+	for (uint16_t i = 0; i < m->nodes; i++)
+		if (i != m->self && core_view_member(m->view, i)) {
+			reach(n, m, i);
+			look(n, m, i);
+		}
+	witness_ask(n, m);
 }
 
 /* One node of those that are left tells Slurm. */
@@ -350,7 +297,6 @@ static void send_msg(struct node *n, struct member *m, const struct core_view_ac
 		.data = m->step, .len = sizeof(a->msg)};
 	struct link *l = n->link[m->node[a->node]];
 
-	m->spoken[a->node] = true;
 	if (!l || l->lost || (l->core.active == CORE_LANE_NONE && l->bl_tail - l->bl_head > BACKLOG_MAX))
 		return;
 	link_loose(l, &r, &a->msg);
@@ -392,6 +338,9 @@ static void stop(struct node *n, struct member *m, const char *why)
 	snprintf(ev.reason, sizeof(ev.reason), "%s", why);
 	node_log(n, CONFIG_LOG_ERROR, "step %u: %s; its ranks here are stopped", m->step, why);
 	evlog_event(&n->log, "partitioned", json_pack("{s:i,s:s}", "step", (int)m->step, "reason", why));
+	for (struct chan *c = n->chans; c; c = c->next)
+		if (c->kind == CHAN_RANK && !c->closing)
+			atomic_store_explicit(&c->shm->until_ns, SHM_UNTIL_STOPPED, memory_order_release);
 	/* first: else the ranks might take all others for lost, and themselves for who is left */
 	event_local(n, &ev);
 	for (uint16_t i = 0; i < m->nodes; i++)
@@ -424,6 +373,15 @@ static void pump(struct node *n, struct member *m)
 			if (m->monitor)
 				stop(n, m, "the other nodes have removed this one");
 			break;
+		case CORE_VIEW_ACT_PARTITIONED:
+			if (m->monitor)
+				node_log(n, CONFIG_LOG_WARN, "step %u: no contact with the majority of its nodes%s",
+					m->step, m->spares ? ", its ranks here stand still" : "");
+			break;
+		case CORE_VIEW_ACT_STOP:
+			if (m->monitor)
+				stop(n, m, "no contact with the majority of the step's nodes");
+			break;
 		case CORE_VIEW_ACT_SWITCH:
 			spare_switch(n, m, &a);
 			break;
@@ -432,9 +390,12 @@ static void pump(struct node *n, struct member *m)
 		}
 		told |= a.type != CORE_VIEW_ACT_SEND;
 	}
+	publish(n, m);
 	if (told && m->spares)
 		spare_settle(n);
 	m->deadline = core_view_deadline(m->view);
+	if (core_view_look_at(m->view) < m->deadline)
+		m->deadline = core_view_look_at(m->view);
 }
 
 void member_receive(struct node *n, const struct wire_rec *r, const void *payload)
@@ -450,30 +411,9 @@ void member_receive(struct node *n, const struct wire_rec *r, const void *payloa
 	n->work = true;
 }
 
-/* Not acting, and half of those that were not removed are silent: also where the lease had not begun yet. */
-static bool is_cut(const struct node *n, const struct member *m)
-{
-	unsigned silent = 0, members = 0;
-
-	for (uint16_t i = 0; i < m->nodes; i++) {
-		members += core_view_member(m->view, i);
-		silent += m->suspected[i] && core_view_member(m->view, i);
-	}
-	return 2 * silent >= members && n->now >= m->witness_until && !core_view_acting(m->view, n->now);
-}
-
-/*
- * A pause of the host looks the same, so a node that nobody replaces is not stopped at once. With spares
- * another may act in its place soon after its lease.
- */
-static uint64_t grace(const struct node *n, const struct member *m)
-{
-	return m->spares ? 0 : 4 * node_timeout(n);
-}
-
 uint64_t member_deadline(const struct node *n)
 {
-	uint64_t d = n->members ? n->member_at + node_timeout(n) / 16 : CORE_NEVER;
+	uint64_t d = CORE_NEVER;
 
 	for (const struct member *m = n->members; m; m = m->next)
 		if (m->deadline < d)
@@ -483,32 +423,13 @@ uint64_t member_deadline(const struct node *n)
 
 void member_turn(struct node *n)
 {
-	bool due;
-
 	if (!n->members || n->now < member_deadline(n))
 		return;
-	due = n->now >= n->member_at + node_timeout(n) / 16;
-	if (due && overslept(n))
-		due = false;
 	for (struct member *m = n->members, *next; m; m = next) {
 		next = m->next;
-		for (uint16_t i = 0; due && m->monitor && i < m->nodes; i++)
-			if (i != m->self && core_view_member(m->view, i)) {
-				bool neighbour = watched(m, i);
-
-				reach(n, m, i, neighbour);
-				look(n, m, i, neighbour);
-			}
+		look_around(n, m);
 		pump(n, m);
-		if (due && m->monitor)
-			witness_ask(n, m);
-		if (due && !(m->monitor && is_cut(n, m)))
-			m->cut_since = 0;
-		else if (due && !m->cut_since)
-			m->cut_since = n->now;
-		if (m->monitor && m->cut_since && n->now > m->cut_since + grace(n, m))
-			stop(n, m, "no contact with the majority of the step's nodes");
-		if (!m->monitor && n->now >= m->until)
+		if (core_view_over(m->view, n->now))
 			forget(n, m);
 	}
 }

@@ -20,17 +20,14 @@ struct member_index {
 struct member {
 	uint32_t step;
 	struct chan *monitor; /* NULL: the step has ended here */
-	uint64_t until;	      /* then: forgotten */
+	uint64_t until;	      /* told to its ranks: they may act until then */
 	uint16_t nodes, self, spares;
 	uint32_t *node;	  /* [nodes] index in the job */
 	uint16_t *tasks;  /* [nodes] processes there; 0: not known */
 	uint32_t *first;  /* [nodes] the first of them in the step */
 	struct core_view *view;
 	uint64_t deadline;
-	uint64_t cut_since; /* is_cut() since; 0: not */
-	uint64_t witness_at, witness_until; /* asked again then; its last word holds until then */
-	bool *suspected;    /* [nodes] */
-	bool *spoken;	    /* [nodes] the machine had a message for it */
+	uint64_t witness_at; /* asked again then */
 	/* spare.c */
 	struct member_index *index; /* [nodes - spares] */
 	uint16_t own;		    /* index of this node, CORE_VIEW_NONE: it stands by */

@@ -277,7 +277,6 @@ struct node {
 	struct region *regions_free, *lingering;
 	struct import *imports;
 	struct member *members;
-	uint64_t member_at; /* links were looked at then */
 	uint64_t witness_answers; /* of slurmctld */
 	uint32_t no_member; /* last step whose nodes could not be watched; NODE_NONE: none */
 	struct early *early;
@@ -492,6 +491,7 @@ void member_witness(struct node *n, struct chan *c, const struct shm_witness *w)
 void member_removed(struct node *n); /* a peer says so of this node */
 void member_turn(struct node *n);
 uint64_t member_deadline(const struct node *n);
+uint64_t member_until(struct node *n, uint32_t step); /* for struct shm_channel */
 void member_free_all(struct node *n);
 
 /* spare.c: what ranks of steps with spares ask (member.h has the rest) */

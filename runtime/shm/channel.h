@@ -48,6 +48,16 @@
 
 #define SHM_EVENTS_MAX 32u
 
+/*
+ * until_ns. A step's node acts as a member of it for a time only, and the daemon says anew, all the time, until
+ * when. A library looks before it takes records, submits some, touches memory for others, or gives a
+ * completion to the program; past the time it does none of that until the daemon has said more, and loses nothing.
+ * So ranks of a node that others replace have stopped before, also where their daemon stands still.
+ */
+#define SHM_UNTIL_STOPPED 0u	     /* never again: what is in the ring is dropped but events, which say why */
+#define SHM_UNTIL_LATER	  1u	     /* not yet: the step's nodes have not met */
+#define SHM_UNTIL_EVER	  UINT64_MAX /* nobody decides about this node */
+
 struct shm_channel {
 	uint32_t magic;
 	uint32_t abi;
@@ -60,6 +70,7 @@ struct shm_channel {
 	uint32_t eager_max;  /* largest payload of a MSG, at most WIRE_REC_PAYLOAD_MAX */
 	uint32_t zcopy_min;  /* from this length on large messages are fetched by RDMA READ */
 	uint32_t pad;
+	_Atomic uint64_t until_ns; /* the rank may act until then, on CLOCK_MONOTONIC; or SHM_UNTIL_ */
 	struct wire_addr addr; /* of this endpoint */
 	struct shm_ring_ctl tx; /* rank produces */
 	struct shm_ring_ctl rx; /* daemon produces */
@@ -97,7 +108,6 @@ struct shm_table {
 	_Atomic uint32_t ended; /* grows with each `ended` of a node */
 	_Atomic uint32_t rail_epoch[WIRE_RAILS_MAX]; /* grows with each device that this rail is; registrations of
 						      * another one are gone. 0: there is none now */
-	_Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last turn (at least 1 Hz) */
 	struct shm_node node_tab[];
 };
 

@@ -109,11 +109,23 @@ static void see_log(struct vs *s, uint16_t node)
 	n->log_seen = start;
 }
 
+/*
+ * A rank looks at the word of its daemon before it does something, and is done a little later; it does not
+ * look at the daemon itself, which may stand still or be dead.
+ */
+bool vs_writes(const struct vs *s, uint16_t node)
+{
+	const struct vs_node *n = &s->node[node];
+
+	return n->life != VS_POWER && n->started && n->index != CORE_VIEW_NONE &&
+	       (n->until == CORE_NEVER || vs_local(s, node) < n->until + s->cfg.act_ns);
+}
+
 static bool acting(const struct vs *s, uint16_t node)
 {
 	const struct vs_node *n = &s->node[node];
 
-	return n->life == VS_UP && n->started && core_view_acting(n->v, vs_local(s, node));
+	return vs_alive(s, node) && n->started && core_view_acting(n->v, vs_local(s, node));
 }
 
 void vs_check(struct vs *s, uint16_t node)
@@ -122,66 +134,19 @@ void vs_check(struct vs *s, uint16_t node)
 
 	see_log(s, node);
 	see_vote(s, node);
+	if (s->cfg.spares && n->index != CORE_VIEW_NONE && s->inc[n->index] > n->inc && vs_writes(s, node))
+		vs_fail(s, "node %u: its ranks may act as index %u in incarnation %u, %u began", node, n->index,
+			n->inc, s->inc[n->index]);
 	if (!acting(s, node))
 		return;
+	if (s->cfg.spares && vs_local(s, node) >= n->until)
+		vs_fail(s, "node %u acts and its ranks may not", node);
 	if (s->gone_at[node] != CORE_NEVER &&
-		s->now > s->gone_at[node] + s->cfg.lease_ns + s->cfg.lease_ns / 50)
+		s->now > s->gone_at[node] + s->cfg.lease_ns + 2 * s->cfg.lease_ns / CORE_VIEW_DRIFT)
 		vs_fail(s, "node %u acts long after it was removed", node);
 	if (n->index != CORE_VIEW_NONE && s->inc[n->index] > n->inc)
 		vs_fail(s, "node %u acts as index %u in incarnation %u, %u began", node, n->index,
 			n->inc, s->inc[n->index]);
-}
-
-void vs_check_act(struct vs *s, uint16_t node, const struct core_view_act *act)
-{
-	struct vs_node *n = &s->node[node];
-
-	switch (act->type) {
-	case CORE_VIEW_ACT_VIEW:
-		if (act->view != n->view + 1)
-			vs_fail(s, "node %u: view %u told after %u", node, act->view, n->view);
-		n->view = act->view;
-		break;
-	case CORE_VIEW_ACT_SWITCH:
-		vs_trace(s, node, "switches index %u to node %u, incarnation %u", act->index,
-			act->node, act->incarnation);
-		if (act->node < s->active || act->index >= s->active)
-			vs_fail(s, "node %u: index %u cannot go to %u", node, act->index, act->node);
-		else if (s->node[act->node].index != CORE_VIEW_NONE &&
-			 s->node[act->node].index != act->index)
-			vs_fail(s, "spare %u takes over %u and %u", act->node,
-				s->node[act->node].index, act->index);
-		if (s->failed)
-			break;
-		s->node[act->node].index = act->index;
-		s->node[act->node].inc = act->incarnation;
-		if (act->incarnation <= s->inc[act->index])
-			break;
-		s->inc[act->index] = act->incarnation;
-		s->switches++;
-		for (uint16_t i = 0; i < s->nodes; i++)
-			if (i != act->node && s->node[i].index == act->index && acting(s, i))
-				vs_fail(s, "index %u switched to %u while %u acts", act->index,
-					act->node, i);
-		break;
-	case CORE_VIEW_ACT_ACTIVE:
-		n->told_active = true;
-		vs_trace(s, node, "acts");
-		break;
-	case CORE_VIEW_ACT_PARTITIONED:
-		if (!n->told_active || s->calm)
-			vs_fail(s, "node %u: partitioned without cause", node);
-		n->told_active = false;
-		vs_trace(s, node, "partitioned");
-		break;
-	case CORE_VIEW_ACT_REMOVED:
-		n->told_active = false;
-		n->told_removed = true;
-		vs_trace(s, node, "removed");
-		break;
-	default:
-		break;
-	}
 }
 
 /* The group that can decide, or -1. */
@@ -214,6 +179,73 @@ static int majority(const struct vs *s)
 	return -1;
 }
 
+/* In contact with a majority, for so long that it must have a lease. */
+static bool vs_needless(const struct vs *s, uint16_t node)
+{
+	return s->now > s->healed_at + s->cfg.lease_ns + s->cfg.grace_ns + 2 * SEC && s->pair[0] == s->pair[1] &&
+	       s->gone_at[node] == CORE_NEVER && majority(s) == s->group[node];
+}
+
+void vs_check_act(struct vs *s, uint16_t node, const struct core_view_act *act)
+{
+	struct vs_node *n = &s->node[node];
+
+	switch (act->type) {
+	case CORE_VIEW_ACT_VIEW:
+		if (act->view != n->view + 1)
+			vs_fail(s, "node %u: view %u told after %u", node, act->view, n->view);
+		n->view = act->view;
+		break;
+	case CORE_VIEW_ACT_SWITCH:
+		vs_trace(s, node, "switches index %u to node %u, incarnation %u", act->index,
+			act->node, act->incarnation);
+		if (act->node < s->active || act->index >= s->active)
+			vs_fail(s, "node %u: index %u cannot go to %u", node, act->index, act->node);
+		else if (s->node[act->node].index != CORE_VIEW_NONE &&
+			 s->node[act->node].index != act->index)
+			vs_fail(s, "spare %u takes over %u and %u", act->node,
+				s->node[act->node].index, act->index);
+		if (s->failed)
+			break;
+		s->node[act->node].index = act->index;
+		s->node[act->node].inc = act->incarnation;
+		if (act->incarnation <= s->inc[act->index])
+			break;
+		s->inc[act->index] = act->incarnation;
+		s->switches++;
+		for (uint16_t i = 0; i < s->nodes; i++)
+			if (i != act->node && s->node[i].index == act->index && vs_writes(s, i))
+				vs_fail(s, "index %u switched to %u while ranks of %u may act", act->index,
+					act->node, i);
+		break;
+	case CORE_VIEW_ACT_ACTIVE:
+		n->told_active = true;
+		vs_trace(s, node, "acts");
+		break;
+	case CORE_VIEW_ACT_PARTITIONED:
+		if (!n->told_active || (s->calm && !n->v->ended))
+			vs_fail(s, "node %u: partitioned without cause", node);
+		n->told_active = false;
+		vs_trace(s, node, "partitioned");
+		break;
+	case CORE_VIEW_ACT_STOP:
+		vs_trace(s, node, "stops");
+		if (s->calm || vs_needless(s, node))
+			vs_fail(s, "node %u: stopped without cause", node);
+		n->told_active = false;
+		n->stopped = true;
+		s->stops++;
+		break;
+	case CORE_VIEW_ACT_REMOVED:
+		n->told_active = false;
+		n->told_removed = true;
+		vs_trace(s, node, "removed");
+		break;
+	default:
+		break;
+	}
+}
+
 /* Once faults have stopped: the majority has one view of all who are there, all others stopped. */
 bool vs_settled(struct vs *s, char *why, uint32_t size)
 {
@@ -237,6 +269,11 @@ bool vs_settled(struct vs *s, char *why, uint32_t size)
 		}
 		if (!vs_alive(s, i))
 			continue;
+		/* of two with a witness both may stand still for ever */
+		if (!(in && here) && !n->v->out && !(s->cfg.witness && n->v->alive == 2)) {
+			snprintf(why, size, "node %u is not stopped", i);
+			return false;
+		}
 		if (acting(s, i) != (in && here) || n->told_active != (in && here)) {
 			snprintf(why, size, "node %u %s", i, in && here ? "does not act" : "acts");
 			return false;

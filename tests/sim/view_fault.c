@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { HEAL_STOP, HEAL_GROUPS, HEAL_CUT, HEAL_LOSS, HEAL_SLOW };
+enum { HEAL_STOP, HEAL_GROUPS, HEAL_PART, HEAL_CUT, HEAL_LOSS, HEAL_SLOW };
 
 static struct vs_ev *later(struct vs *s, uint8_t what, uint16_t node, uint64_t most)
 {
@@ -44,6 +44,26 @@ static void partition(struct vs *s)
 	vs_trace(s, a, "partition, kind %u", how);
 }
 
+/* A node, or a few beside each other, reach only some: neighbours, spares, or any. */
+static void partial(struct vs *s)
+{
+	const uint16_t n = s->nodes, first = (uint16_t)vs_below(s, n);
+	const uint16_t few = (uint16_t)(1 + vs_below(s, vs_chance(s, 70) ? 1 : n / 2u));
+	const unsigned int how = (unsigned int)vs_below(s, 4), odds = 1 + (unsigned int)vs_below(s, 60);
+
+	for (uint16_t a = 0; a < n; a++)
+		for (uint16_t b = 0; b < n; b++) {
+			uint16_t in = (uint16_t)((a + n - first) % n), off = (uint16_t)((b + n - a) % n);
+			bool keeps = (how < 2 && (off <= s->cfg.watch || n - off <= s->cfg.watch)) ||
+				     (how > 0 && how < 3 && b >= s->active) || (how == 3 && vs_chance(s, odds));
+
+			/* those within go on reaching each other */
+			if (in < few && (uint16_t)((b + n - first) % n) >= few && !keeps)
+				s->part[(uint32_t)a * n + b] = s->part[(uint32_t)b * n + a] = 1;
+		}
+	vs_trace(s, first, "and %u after it reach some, kind %u", few - 1, how);
+}
+
 static void cut(struct vs *s, uint16_t a, uint16_t b, uint64_t most)
 {
 	s->cut[(uint32_t)a * s->nodes + b] = 1;
@@ -69,7 +89,7 @@ void vs_fault(struct vs *s)
 	if (vs_chance(s, 30)) /* the one that proposes, or would */
 		for (a = 0; a + 1 < s->nodes && !vs_alive(s, a);)
 			a++;
-	switch (vs_below(s, 11)) {
+	switch (vs_below(s, 13)) {
 	case 0:
 	case 1:
 	case 2:
@@ -92,6 +112,11 @@ void vs_fault(struct vs *s)
 	case 6:
 		partition(s);
 		later(s, HEAL_GROUPS, 0, most);
+		break;
+	case 11:
+	case 12:
+		partial(s);
+		later(s, HEAL_PART, 0, most);
 		break;
 	case 7:
 		if (a != b) {
@@ -120,6 +145,8 @@ void vs_fault_heal(struct vs *s, const struct vs_ev *ev)
 {
 	if (s->now >= s->heal_at && ev->what != HEAL_STOP)
 		return; /* what stands at the end stands for ever */
+	if (s->now >= s->heal_at)
+		s->healed_at = s->now;
 	switch (ev->what) {
 	case HEAL_STOP:
 		if (s->node[ev->node].life == VS_STOPPED) {
@@ -129,6 +156,9 @@ void vs_fault_heal(struct vs *s, const struct vs_ev *ev)
 		break;
 	case HEAL_GROUPS:
 		memset(s->group, 0, s->nodes);
+		break;
+	case HEAL_PART:
+		memset(s->part, 0, (size_t)s->nodes * s->nodes);
 		break;
 	case HEAL_CUT:
 		s->cut[(uint32_t)ev->node * s->nodes + ev->arg] = 0;
@@ -161,7 +191,9 @@ void vs_fault_end(struct vs *s)
 	s->loss = s->calm ? 0 : (uint32_t)vs_below(s, 3);
 	s->dup = 0;
 	s->delay_max = 0;
+	s->healed_at = s->now;
 	memset(s->cut, 0, (size_t)s->nodes * s->nodes);
+	memset(s->part, 0, (size_t)s->nodes * s->nodes);
 	for (uint16_t i = 0; i < s->nodes; i++)
 		s->node[i].slow = 0;
 	if (s->calm)

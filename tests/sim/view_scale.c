@@ -30,16 +30,14 @@ static bool one(uint16_t nodes, uint16_t lost, enum vs_life how)
 	struct core_view_cfg cfg;
 	uint64_t died, known = CORE_NEVER, base, most = 0, idle, *sent;
 	const double goal = 3 * log2(nodes);
-	uint16_t who = 0, near[16];
-	unsigned int watchers;
+	uint16_t who = 0;
 	bool ok;
 
 	memset(&s, 0, sizeof(s));
 	s.rng = nodes + lost;
 	core_view_cfg_default(&cfg);
 	cfg.spares = 1;
-	s.node_timeout = 1000 * MS;
-	s.detect_ns = 100 * MS;
+	s.late_look = 20 * MS;
 	s.delay = 200 * US;
 	vs_new(&s, &cfg, nodes);
 	for (uint16_t i = 0; i < nodes; i++)
@@ -58,11 +56,7 @@ static bool one(uint16_t nodes, uint16_t lost, enum vs_life how)
 		sent[i] = s.node[i].sent - s.node[i].beats;
 	died = s.now;
 	base = s.msgs - s.beats;
-	watchers = core_view_watched(s.node[lost].v, near);
 	s.node[lost].life = how;
-	if (how == VS_DAEMON) /* connections are reset */
-		for (unsigned int i = 0; i < watchers; i++)
-			vs_at(&s, s.now + 200 * US, VS_EV_DETECT, near[i])->what = 1;
 	while (known == CORE_NEVER && s.now < died + 60 * SEC) {
 		vs_until(&s, s.now + 1 * MS, NULL);
 		known = all_know(&s, lost);

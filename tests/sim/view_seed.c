@@ -26,11 +26,16 @@ static void setup(struct vs *s)
 	cfg.fanout = (uint8_t)(2 + vs_below(s, 4));
 	cfg.watch = (uint8_t)(1 + vs_below(s, 3));
 	cfg.witness = vs_chance(s, 25);
+	cfg.witness &= !cfg.spares; /* as the daemon has it */
+	core_view_cfg_timeout(&cfg, 200 * MS + vs_below(s, 1500 * MS));
 	cfg.pair_ns = (2 + vs_below(s, 4)) * SEC;
-	cfg.lease_ns = (2 + vs_below(s, 3)) * SEC;
+	cfg.start_ns = 10 * SEC;
+	cfg.hold_ns = 5 * SEC;
+	cfg.linger_ns = 2 * SEC;
+	if (vs_chance(s, 50)) /* so that much comes back before it is stopped */
+		cfg.grace_ns += vs_below(s, 20 * SEC);
 	s->calm = vs_chance(s, 10);
-	s->node_timeout = 200 * MS + vs_below(s, 1500 * MS);
-	s->detect_ns = 100 * MS + vs_below(s, 200 * MS);
+	s->late_look = 1 + vs_below(s, 20 * MS);
 	s->delay = 100 * US + vs_below(s, vs_chance(s, 80) ? MS : 5 * MS);
 	s->heal_at = 2 * SEC + vs_below(s, vs_chance(s, 50) ? 4 * SEC : 16 * SEC);
 	s->impatient = !s->calm && vs_chance(s, 50);
@@ -46,7 +51,6 @@ static void setup(struct vs *s)
 		cfg.check_ns = 3 * MS + vs_below(s, 60 * MS);
 		cfg.report_ns = 20 * MS + vs_below(s, 200 * MS);
 		cfg.hop_ns = MS + vs_below(s, 15 * MS);
-		s->detect_ns = 5 * MS + vs_below(s, 100 * MS);
 	}
 	vs_new(s, &cfg, nodes);
 	s->deaths_max = vs_chance(s, 80) ? (nodes - 1u) / 2 : nodes;
@@ -60,7 +64,19 @@ static void setup(struct vs *s)
 	if (s->verbose)
 		printf("%u nodes, %u spares, witness %d, lease %.1f s, timeout %.1f s, heals at %.1f s\n",
 			nodes, cfg.spares, cfg.witness, (double)cfg.lease_ns / 1e9,
-			(double)s->node_timeout / 1e9, (double)s->heal_at / 1e9);
+			(double)cfg.silent_ns / 1e9, (double)s->heal_at / 1e9);
+}
+
+/* The step ends, on some nodes long before others; all go on as members until it is over everywhere. */
+static void ending(struct vs *s)
+{
+	for (uint16_t i = 0; i < s->nodes; i++)
+		vs_at(s, s->now + vs_below(s, 20 * SEC), VS_EV_END, i);
+	vs_until(s, s->now + 20 * SEC, NULL);
+	vs_until(s, s->now + 2 * s->cfg.linger_ns + 20 * s->cfg.lease_ns, NULL);
+	for (uint16_t i = 0; i < s->nodes; i++)
+		if (!s->node[i].over)
+			vs_fail(s, "node %u goes on after the end of the step", i);
 }
 
 bool vs_seed(struct vs *s, uint64_t seed)
@@ -91,6 +107,8 @@ bool vs_seed(struct vs *s, uint64_t seed)
 		if (s->calm && s->msgs - sent > (uint64_t)s->nodes * 6 * ((s->now - at) / s->cfg.beat_ns))
 			vs_fail(s, "%llu messages at rest", (unsigned long long)(s->msgs - sent));
 	}
+	if (s->calm && !s->failed)
+		ending(s);
 	vs_free(s);
 	return !s->failed;
 }

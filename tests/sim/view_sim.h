@@ -2,8 +2,9 @@
 /*
  * view_sim.h - a step's nodes deciding who is there, under random failures, from one seed.
  *
- * view_world.c has time, chance, the network and the node's owner (links, detector); view_fault.c
- * what breaks; view_check.c what must hold; view_seed.c the run of a seed; view_scale.c one node
+ * view_world.c has time, chance, the network and the node's owner, which does what the daemon does
+ * (node/member.c): it tells what links have heard, publishes how long ranks may act, and obeys; view_fault.c
+ * has what breaks; view_check.c what must hold; view_seed.c the run of a seed; view_scale.c one node
  * loss among thousands.
  */
 #ifndef RCS_VIEW_SIM_H
@@ -29,8 +30,8 @@ enum vs_life {
 
 struct vs_peer { /* someone the owner has a link with */
 	uint16_t node;
-	uint64_t bad_since; /* CORE_NEVER: well */
-	bool suspected, flap;
+	uint64_t heard_at; /* local */
+	bool flap;
 };
 
 struct vs_node {
@@ -45,13 +46,16 @@ struct vs_node {
 	uint32_t inbox_n, inbox_cap;
 	uint32_t view;		 /* installed, as told by actions */
 	uint16_t index, inc;	 /* switched to it */
+	uint64_t until;		 /* published to its ranks, local: they write until then, whatever the daemon does */
+	bool stopped;		 /* told so; nothing of it reaches others any more */
+	bool over;		 /* its step has ended, and nobody needs its vote */
 	uint64_t seen_accepted;
 	uint32_t seen_view, log_seen;
 	bool told_active, told_removed;
 	uint64_t sent, beats, known_at; /* beats: of them those of view 0 */
 };
 
-enum vs_ev_type { VS_EV_MSG, VS_EV_RUN, VS_EV_START, VS_EV_DETECT, VS_EV_FAULT, VS_EV_HEAL };
+enum vs_ev_type { VS_EV_MSG, VS_EV_RUN, VS_EV_START, VS_EV_LOOK, VS_EV_FAULT, VS_EV_HEAL, VS_EV_END };
 
 struct vs_ev {
 	uint8_t type, what;
@@ -80,9 +84,11 @@ struct vs {
 	uint16_t nodes, active;
 	struct vs_node *node;
 	bool calm, checks, impatient;
-	uint64_t node_timeout, detect_ns;
+	uint64_t late_look;  /* a look comes so much late at most */
+	uint64_t healed_at;  /* the last fault ended then */
 	/* network */
 	uint8_t *cut;	/* [from * nodes + to]: count */
+	uint8_t *part;	/* the same, of a node that reaches some */
 	uint8_t *group; /* partition a node is in */
 	uint16_t pair[2]; /* cut for ever; equal: none */
 	uint32_t loss, dup;
@@ -100,7 +106,7 @@ struct vs {
 	struct vs_vote *vote;
 	uint32_t votes, vote_cap;
 	/* sums */
-	uint64_t msgs, beats, decisions, switches;
+	uint64_t msgs, beats, decisions, switches, stops;
 	/* heap */
 	struct vs_key *heap;
 	uint32_t heap_n, heap_cap;
@@ -138,6 +144,7 @@ bool vs_alive(const struct vs *s, uint16_t node);
 /* view_check.c */
 void vs_check(struct vs *s, uint16_t node);	    /* after anything a node did */
 void vs_check_act(struct vs *s, uint16_t node, const struct core_view_act *act);
+bool vs_writes(const struct vs *s, uint16_t node);  /* may its ranks do something now? */
 bool vs_settled(struct vs *s, char *why, uint32_t size); /* all is as it must be in the end */
 
 /* view_seed.c, view_scale.c */

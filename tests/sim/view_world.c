@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEEPALIVE (1000 * MS) /* keepalive_ms */
+
 uint64_t vs_rand(struct vs *s)
 {
 	return seeds_rand(&s->rng);
@@ -125,14 +127,15 @@ static uint64_t global(const struct vs *s, uint16_t node, uint64_t local)
 
 bool vs_alive(const struct vs *s, uint16_t node)
 {
-	return s->node[node].life == VS_UP;
+	return s->node[node].life == VS_UP && !s->node[node].stopped && !s->node[node].over;
 }
 
 bool vs_path(const struct vs *s, uint16_t from, uint16_t to)
 {
 	if (!s->cut)
 		return true;
-	return s->group[from] == s->group[to] && !s->cut[(uint32_t)from * s->nodes + to];
+	return s->group[from] == s->group[to] && !s->cut[(uint32_t)from * s->nodes + to] &&
+	       !s->part[(uint32_t)from * s->nodes + to] && !s->node[from].stopped && !s->node[to].stopped;
 }
 
 static void wake(struct vs *s, uint16_t node, uint64_t t)
@@ -155,7 +158,7 @@ static struct vs_peer *peer_of(struct vs *s, uint16_t node, uint16_t to)
 		if (n->peer[i].node == to)
 			return &n->peer[i];
 	n->peer = more(n->peer, &n->peer_cap, n->peers + 1, sizeof(*n->peer));
-	n->peer[n->peers] = (struct vs_peer){ .node = to, .bad_since = CORE_NEVER };
+	n->peer[n->peers] = (struct vs_peer){ .node = to };
 	return &n->peer[n->peers++];
 }
 
@@ -175,12 +178,8 @@ static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_vie
 		s->beats++;
 		n->beats++;
 	}
-	if (s->checks && !works(s, from, to) && s->node[to].started) {
-		/* The owner notices: at once when refused, later when silent. */
+	if (s->checks)
 		peer_of(s, from, to);
-		if (s->node[to].life == VS_DAEMON)
-			vs_at(s, s->now + 200 * US, VS_EV_DETECT, from)->what = 1;
-	}
 	while (copies--) {
 		uint64_t t = s->now + s->delay / 2 + vs_below(s, s->delay);
 		struct vs_ev *ev;
@@ -200,7 +199,7 @@ static void send(struct vs *s, uint16_t from, uint16_t to, const struct core_vie
 	}
 }
 
-/* Feeds nothing, does what the machine says, and sleeps until its deadline. */
+/* Feeds nothing, does what the machine says, tells ranks how long they may act, and sleeps until its deadline. */
 void vs_run(struct vs *s, uint16_t node)
 {
 	struct vs_node *n = &s->node[node];
@@ -233,8 +232,11 @@ void vs_run(struct vs *s, uint16_t node)
 			}
 		}
 	}
+	n->until = core_view_until(n->v);
 	if (s->checks)
 		vs_check(s, node);
+	if (core_view_over(n->v, vs_local(s, node)))
+		n->over = true;
 	if (core_view_deadline(n->v) <= vs_local(s, node))
 		vs_fail(s, "node %u: a passed deadline remains", node);
 	if (core_view_deadline(n->v) != CORE_NEVER)
@@ -245,7 +247,7 @@ static void take(struct vs *s, uint16_t node, const struct core_view_msg *m)
 {
 	struct vs_node *n = &s->node[node];
 
-	if (n->life > VS_STOPPED || !n->started)
+	if (n->life > VS_STOPPED || !n->started || n->over)
 		return;
 	if (n->life == VS_STOPPED) {
 		n->inbox = more(n->inbox, &n->inbox_cap, n->inbox_n + 1, sizeof(*n->inbox));
@@ -267,8 +269,6 @@ void vs_continue(struct vs *s, uint16_t node)
 	uint32_t i;
 
 	n->life = VS_UP;
-	for (i = 0; i < n->peers; i++)
-		n->peer[i].bad_since = CORE_NEVER;
 	/* It may find its timers or its messages first. */
 	if (vs_chance(s, 50))
 		vs_run(s, node);
@@ -292,9 +292,8 @@ static void doubt(struct vs *s, uint16_t node, uint16_t whom)
 	struct core_view *v = s->node[node].v;
 	uint64_t now = vs_local(s, node);
 
-	if (!p->suspected)
-		core_view_suspect(v, whom, now);
-	p->suspected = p->flap = true;
+	core_view_suspect(v, whom, now);
+	p->flap = true;
 	if (v->case_n < CORE_VIEW_CASES)
 		v->cases[v->case_n++] = (struct view_case){ .node = whom, .by = node,
 			.victim = whom, .since = now, .seen = now, .ask_at = now, .lost = true };
@@ -323,55 +322,50 @@ static void duel(struct vs *s, uint16_t node)
 	}
 }
 
-/* The owner's links: whom it watches, and whom it could not send to. */
-static void detect(struct vs *s, uint16_t node)
+/* What its link with a node has heard. Quiet links say something now and then. */
+static void contact(struct vs *s, uint16_t node, struct vs_peer *p)
+{
+	struct core_view *v = s->node[node].v;
+	struct core_view_contact c = { .every_ns = view_min(core_view_pace(v, p->node), KEEPALIVE) };
+	uint64_t now = vs_local(s, node);
+
+	if (works(s, node, p->node) && s->node[p->node].started)
+		p->heard_at = view_max(p->heard_at, now - vs_below(s, c.every_ns));
+	if (p->flap) {
+		p->flap = false;
+		return;
+	}
+	c.heard_at = p->heard_at;
+	c.refused = s->node[p->node].life == VS_DAEMON && vs_path(s, node, p->node);
+	if (core_view_contact(v, p->node, &c, now))
+		vs_trace(s, node, "suspects %u", p->node);
+}
+
+/* As member_turn(): what links have heard, and what slurmctld says. */
+static void look(struct vs *s, uint16_t node)
 {
 	struct vs_node *n = &s->node[node];
-	uint16_t out[64];
-	unsigned int watched = core_view_watched(n->v, out);
+	bool awake = core_view_look(n->v, vs_local(s, node));
+	uint16_t other = core_view_other(n->v);
 
-	for (unsigned int i = 0; i < watched; i++)
-		peer_of(s, node, out[i]);
-	if (s->impatient && s->now < s->heal_at && vs_chance(s, 60))
+	for (uint8_t i = 0; i < n->v->near_n; i++)
+		peer_of(s, node, n->v->near[i]);
+	if (s->impatient && s->now < s->heal_at && vs_chance(s, 20))
 		duel(s, node);
 	if (n->life != VS_UP)
 		return;
-	for (uint32_t i = n->peers; i--;) {
-		struct vs_peer *p = &n->peer[i];
-		bool keep = false;
-
-		for (unsigned int k = 0; k < watched; k++)
-			keep |= out[k] == p->node;
-		if (p->flap) {
-			p->flap = false;
-			keep = true;
-		} else if (works(s, node, p->node)) {
-			p->bad_since = CORE_NEVER;
-			if (p->suspected) {
-				p->suspected = false;
-				core_view_trust(n->v, p->node, vs_local(s, node));
-			}
-		} else {
-			if (p->bad_since == CORE_NEVER)
-				p->bad_since = s->now;
-			keep = true;
-			if (!p->suspected && ((s->node[p->node].life == VS_DAEMON &&
-						vs_path(s, node, p->node)) ||
-						s->now - p->bad_since >= s->node_timeout)) {
-				p->suspected = true;
-				vs_trace(s, node, "suspects %u", p->node);
-				core_view_suspect(n->v, p->node, vs_local(s, node));
-			}
-		}
-		if (!core_view_member(n->v, p->node))
-			keep = false;
-		if (!keep)
-			*p = n->peer[--n->peers];
+	for (uint32_t i = n->peers; awake && !n->stopped && i--;) {
+		if (core_view_member(n->v, n->peer[i].node))
+			contact(s, node, &n->peer[i]);
+		else
+			n->peer[i] = n->peer[--n->peers];
 	}
 	/* slurmctld says what is down for sure. */
 	for (uint16_t d = 0; s->cfg.witness && s->cut && d < s->nodes; d++)
-		if (s->node[d].life > VS_STOPPED && vs_chance(s, 20))
+		if (s->node[d].life > VS_STOPPED && vs_chance(s, 5))
 			core_view_witness(n->v, d, vs_local(s, node));
+	if (s->cfg.witness && core_view_suspected(n->v, other) && vs_chance(s, 20))
+		core_view_hold(n->v, vs_local(s, node));
 	vs_run(s, node);
 }
 
@@ -389,7 +383,7 @@ void vs_start(struct vs *s, uint16_t node)
 	}
 	n->v = core_view_init(mem, &cfg, vs_local(s, node));
 	n->started = true;
-	vs_at(s, s->now + s->node_timeout + vs_below(s, s->detect_ns), VS_EV_DETECT, node)->what = 0;
+	vs_at(s, s->now, VS_EV_LOOK, node);
 	vs_run(s, node);
 }
 
@@ -411,12 +405,14 @@ void vs_new(struct vs *s, const struct core_view_cfg *cfg, uint16_t nodes)
 	s->loss = s->dup = 0;
 	s->delay_max = 0;
 	s->pair[0] = s->pair[1] = 0;
+	s->healed_at = CORE_NEVER / 2;
 	s->node = calloc(nodes, sizeof(*s->node));
 	s->log = calloc(nodes, sizeof(*s->log));
 	s->decided_at = calloc(nodes + 1u, sizeof(*s->decided_at));
 	s->inc = calloc(nodes, sizeof(*s->inc));
 	s->gone_at = calloc(nodes, sizeof(*s->gone_at));
 	s->cut = s->checks ? calloc((size_t)nodes * nodes, 1) : NULL;
+	s->part = s->checks ? calloc((size_t)nodes * nodes, 1) : NULL;
 	s->group = calloc(nodes, 1);
 	if (!s->node || !s->log || !s->decided_at || !s->inc || !s->gone_at || !s->group) {
 		perror("sim-view");
@@ -425,7 +421,7 @@ void vs_new(struct vs *s, const struct core_view_cfg *cfg, uint16_t nodes)
 	for (uint16_t i = 0; i < nodes; i++) {
 		s->node[i].index = i < s->active ? i : CORE_VIEW_NONE;
 		s->node[i].off = (int64_t)vs_below(s, 1000 * SEC) + (int64_t)(100 * SEC);
-		s->node[i].drift = (int64_t)vs_below(s, 21) - 10;
+		s->node[i].drift = (int64_t)vs_below(s, 49) - 24;
 		s->node[i].run_at = CORE_NEVER;
 		s->gone_at[i] = CORE_NEVER;
 	}
@@ -444,6 +440,7 @@ void vs_free(struct vs *s)
 	free(s->inc);
 	free(s->gone_at);
 	free(s->cut);
+	free(s->part);
 	free(s->group);
 	s->nodes = 0;
 }
@@ -467,12 +464,15 @@ static void dispatch(struct vs *s, const struct vs_ev *ev)
 		if (n->life == VS_UP)
 			vs_start(s, ev->node);
 		break;
-	case VS_EV_DETECT:
-		if (n->life == VS_UP)
-			detect(s, ev->node);
-		if (n->life <= VS_STOPPED && !ev->what)
-			vs_at(s, s->now + s->detect_ns / 2 + vs_below(s, s->detect_ns),
-				VS_EV_DETECT, ev->node)->what = 0;
+	case VS_EV_LOOK:
+		if (n->life == VS_UP && !n->over)
+			look(s, ev->node);
+		if (n->life <= VS_STOPPED && !n->over)
+			vs_at(s, s->now + n->v->cfg.silent_ns / 16 + vs_below(s, s->late_look), VS_EV_LOOK, ev->node);
+		break;
+	case VS_EV_END:
+		if (n->life == VS_UP && n->started)
+			core_view_ended(n->v, vs_local(s, ev->node));
 		break;
 	case VS_EV_FAULT:
 		vs_fault(s);

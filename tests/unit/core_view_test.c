@@ -27,9 +27,9 @@ static struct net {
 	/* what actions said */
 	uint32_t views[MAX], lost[MAX];
 	uint16_t last_lost[MAX];
-	bool acts[MAX], removed[MAX];
+	bool acts[MAX], removed[MAX], stopped[MAX];
 	uint16_t switched[MAX], sw_node[MAX], sw_inc[MAX];
-	uint64_t sw_at[MAX], stop_at[MAX], active_at[MAX];
+	uint64_t sw_at[MAX], stop_at[MAX], active_at[MAX], halt_at[MAX];
 	uint64_t sent;
 } net;
 
@@ -68,6 +68,10 @@ static void drain(uint16_t i)
 		case CORE_VIEW_ACT_PARTITIONED:
 			net.acts[i] = false;
 			net.stop_at[i] = net.now;
+			break;
+		case CORE_VIEW_ACT_STOP:
+			net.stopped[i] = true;
+			net.halt_at[i] = net.now;
 			break;
 		case CORE_VIEW_ACT_REMOVED:
 			net.removed[i] = true;
@@ -645,7 +649,7 @@ static void half_of_the_view_is_never_proposed(void **state)
 	for (uint16_t i = 0; i < 5; i++)
 		if (i != 2)
 			core_view_suspect(net.v[2], i, net.now);
-	run(10 * SEC);
+	run(net.cfg.lease_ns + net.cfg.grace_ns - SEC); /* and not stopped for good yet */
 	assert_int_equal(net.views[2], 0);
 	for (uint16_t i = 0; i < 5; i++)
 		if (i != 2)
@@ -656,6 +660,214 @@ static void half_of_the_view_is_never_proposed(void **state)
 		assert_int_equal(net.views[i], 0);
 		assert_true(net.acts[i]);
 	}
+}
+
+/* --- lease: how long ranks may act, and who is stopped --- */
+
+static void isolate(uint16_t node)
+{
+	for (uint16_t i = 0; i < net.n; i++)
+		net.cut[node][i] = net.cut[i][node] = true;
+}
+
+static void begin_timeout(uint16_t nodes, uint16_t spares, uint64_t timeout)
+{
+	begin(nodes, spares, false);
+	core_view_cfg_timeout(&net.cfg, timeout);
+	for (uint16_t i = 0; i < nodes; i++) {
+		net.cfg.self = i;
+		free(net.v[i]);
+		net.v[i] = core_view_init(malloc(core_view_size(&net.cfg)), &net.cfg, net.now);
+	}
+}
+
+/* No clock may run so wrong that the lost node's ranks and the spare's act at once. */
+static void a_spare_begins_after_the_last_act_of_whom_it_replaces(void **state)
+{
+	const double d = 1.0 / CORE_VIEW_DRIFT;
+
+	(void)state;
+	for (uint64_t timeout = 100 * MS; timeout <= 60 * SEC; timeout += timeout / 3) {
+		begin_timeout(4, 1, timeout);
+		assert_true((double)core_view_takeover_ns(&net.cfg) * (1 - d) >=
+			    (double)net.cfg.lease_ns * (1 + 2 * d) + (double)net.cfg.act_ns);
+		if (timeout >= 400 * MS)
+			assert_true(core_view_takeover_ns(&net.cfg) < timeout + timeout / 2);
+	}
+}
+
+/* Whom it reaches does not count: nobody is suspected here, and two of the others are heard. */
+static void without_a_lease_ranks_that_may_be_replaced_stand_still(void **state)
+{
+	uint64_t end;
+
+	(void)state;
+	begin_timeout(7, 1, SEC);
+	assert_int_equal(core_view_until(net.v[2]), 0);
+	run(SEC);
+	isolate(2);
+	net.cut[2][1] = net.cut[1][2] = net.cut[2][3] = net.cut[3][2] = false;
+	for (uint16_t i = 0; i < 7; i++)
+		if (i != 2)
+			core_view_suspect(net.v[2], i, net.now); /* so that nothing is relayed */
+	core_view_suspect(net.v[1], 2, net.now);
+	core_view_suspect(net.v[3], 2, net.now);
+	end = core_view_until(net.v[2]);
+	assert_true(end > net.now && end <= net.now + net.cfg.lease_ns);
+	net.cut[2][1] = net.cut[1][2] = net.cut[2][3] = net.cut[3][2] = true;
+	run(net.cfg.lease_ns);
+	assert_int_equal(core_view_until(net.v[2]), end);
+	assert_false(net.acts[2] || net.stopped[2]);
+	run(net.cfg.grace_ns);
+	assert_true(net.stopped[2]);
+	assert_int_equal(core_view_until(net.v[2]), 0);
+	assert_true(net.sw_at[6] > end + net.cfg.act_ns);
+	assert_int_equal(net.sw_node[6], 6);
+}
+
+static void without_spares_a_minority_acts_until_it_is_stopped(void **state)
+{
+	(void)state;
+	begin_timeout(5, 0, SEC);
+	run(SEC);
+	isolate(2);
+	run(net.cfg.lease_ns + net.cfg.grace_ns - 2 * net.cfg.beat_ns);
+	assert_false(net.acts[2] || net.stopped[2]);
+	assert_true(core_view_until(net.v[2]) > net.now);
+	run(3 * net.cfg.beat_ns);
+	assert_true(net.stopped[2]);
+	assert_int_equal(core_view_until(net.v[2]), 0);
+	assert_false(net.stopped[0] || net.stopped[4]);
+}
+
+/* Also where half of those that were heard are silent before a lease was there, and where nobody ever came. */
+static void who_never_had_a_lease_is_stopped_too(void **state)
+{
+	(void)state;
+	begin_timeout(3, 0, SEC);
+	isolate(1);
+	run(net.cfg.start_ns + net.cfg.grace_ns - SEC);
+	assert_false(net.stopped[1]);
+	run(2 * SEC);
+	assert_true(net.stopped[1]);
+	begin_timeout(3, 1, SEC);
+	isolate(1);
+	run(SEC);
+	core_view_suspect(net.v[1], 0, net.now);
+	core_view_suspect(net.v[1], 2, net.now);
+	run(net.cfg.grace_ns + 100 * MS);
+	assert_true(net.stopped[1]);
+}
+
+/* A daemon that stood still, or its host, reads what was sent meanwhile before it is stopped; but not for ever. */
+static void who_stood_still_waits_for_a_lease_anew(void **state)
+{
+	struct core_view_act a;
+
+	(void)state;
+	begin_timeout(4, 1, SEC);
+	run(SEC);
+	isolate(1);
+	net.now += 20 * SEC;
+	while (core_view_poll(net.v[1], net.now, &a))
+		assert_int_not_equal(a.type, CORE_VIEW_ACT_STOP);
+	assert_true(core_view_until(net.v[1]) <= net.now);
+	for (int i = 0; i < 10; i++) {
+		net.now += 20 * SEC;
+		while (core_view_poll(net.v[1], net.now, &a))
+			net.stopped[1] |= a.type == CORE_VIEW_ACT_STOP;
+	}
+	assert_true(net.stopped[1]);
+}
+
+/* Others of the step may run much longer. */
+static void ended_nodes_vote_as_long_as_others_need_it(void **state)
+{
+	(void)state;
+	begin_timeout(5, 1, SEC);
+	run(SEC);
+	for (uint16_t i = 0; i < 5; i++)
+		if (i != 3)
+			core_view_ended(net.v[i], net.now);
+	run(100 * SEC);
+	assert_true(net.acts[3] && !net.stopped[3]);
+	for (uint16_t i = 0; i < 5; i++)
+		assert_false(core_view_over(net.v[i], net.now));
+	core_view_ended(net.v[3], net.now);
+	run(net.cfg.linger_ns + 20 * SEC);
+	for (uint16_t i = 0; i < 5; i++)
+		assert_true(core_view_over(net.v[i], net.now));
+}
+
+/* --- contact --- */
+
+static bool heard(uint16_t by, uint16_t node, uint64_t at)
+{
+	struct core_view_contact c = { .heard_at = at, .every_ns = 250 * MS };
+
+	return core_view_contact(net.v[by], node, &c, net.now);
+}
+
+static void own_sleep_is_nobody_elses_silence(void **state)
+{
+	uint64_t at;
+
+	(void)state;
+	begin_timeout(3, 0, SEC);
+	assert_true(core_view_look(net.v[0], net.now));
+	at = net.now;
+	net.now += 10 * SEC;
+	assert_false(core_view_look(net.v[0], net.now));
+	net.now += 100 * MS;
+	assert_true(core_view_look(net.v[0], net.now));
+	assert_false(heard(0, 1, at));
+	for (int i = 0; i < 9; i++) {
+		net.now += 100 * MS;
+		assert_true(core_view_look(net.v[0], net.now));
+	}
+	assert_false(heard(0, 1, at));
+	net.now += 100 * MS;
+	assert_true(core_view_look(net.v[0], net.now));
+	assert_true(heard(0, 1, at));
+	assert_false(heard(0, 1, at)); /* told once */
+	assert_true(core_view_suspected(net.v[0], 1));
+	heard(0, 1, net.now);
+	assert_false(core_view_suspected(net.v[0], 1));
+}
+
+static void who_was_never_heard_may_be_starting_until_all_have_met(void **state)
+{
+	(void)state;
+	begin_timeout(3, 0, SEC);
+	net.dead[2] = true;
+	run(5 * SEC);
+	assert_true(core_view_look(net.v[0], net.now));
+	net.now += 60 * SEC;
+	core_view_look(net.v[0], net.now);
+	assert_false(heard(0, 2, 0) || core_view_suspected(net.v[0], 2));
+	net.now += net.cfg.start_ns;
+	core_view_look(net.v[0], net.now);
+	heard(0, 2, 0);
+	assert_false(core_view_suspected(net.v[0], 2)); /* this was our own sleep */
+	for (int i = 0; i < 100; i++) {
+		net.now += 100 * MS;
+		if (core_view_look(net.v[0], net.now))
+			heard(0, 2, 0);
+	}
+	assert_true(core_view_suspected(net.v[0], 2));
+}
+
+static void neighbours_and_whom_the_machine_speaks_to_are_contacted(void **state)
+{
+	(void)state;
+	begin_timeout(8, 0, SEC);
+	core_view_look(net.v[0], net.now);
+	assert_true(core_view_reach(net.v[0], 1) && core_view_reach(net.v[0], 6));
+	assert_int_equal(core_view_pace(net.v[0], 1), 250 * MS);
+	assert_false(core_view_reach(net.v[3], 7));
+	assert_true(core_view_pace(net.v[0], 4) == CORE_NEVER);
+	begin_timeout(8, 1, SEC);
+	assert_true(core_view_reach(net.v[3], 7) && core_view_stands_by(net.v[3], 7));
 }
 
 static void a_set_of_half_the_view_is_not_accepted(void **state)
@@ -808,6 +1020,15 @@ int main(void)
 		cmocka_unit_test(a_grant_counts_from_what_it_echoes),
 		cmocka_unit_test(what_cannot_be_sent_goes_through_a_third),
 		cmocka_unit_test(half_of_the_view_is_never_proposed),
+		cmocka_unit_test(a_spare_begins_after_the_last_act_of_whom_it_replaces),
+		cmocka_unit_test(without_a_lease_ranks_that_may_be_replaced_stand_still),
+		cmocka_unit_test(without_spares_a_minority_acts_until_it_is_stopped),
+		cmocka_unit_test(who_never_had_a_lease_is_stopped_too),
+		cmocka_unit_test(who_stood_still_waits_for_a_lease_anew),
+		cmocka_unit_test(ended_nodes_vote_as_long_as_others_need_it),
+		cmocka_unit_test(own_sleep_is_nobody_elses_silence),
+		cmocka_unit_test(who_was_never_heard_may_be_starting_until_all_have_met),
+		cmocka_unit_test(neighbours_and_whom_the_machine_speaks_to_are_contacted),
 		cmocka_unit_test(a_set_of_half_the_view_is_not_accepted),
 		cmocka_unit_test(a_removed_node_still_tells_what_it_knows),
 		cmocka_unit_test(an_old_views_answers_do_not_count),

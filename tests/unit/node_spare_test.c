@@ -215,7 +215,7 @@ static void what_another_step_lost_is_lost_to_this_one_too(void **state)
 	}
 	bed.n.now = 1000000000;
 	member_turn(&bed.n);
-	assert_true(member_find(&bed.n, STEP)->suspected[1]);
+	assert_true(core_view_suspected(member_find(&bed.n, STEP)->view, 1));
 	free(l);
 }
 
