@@ -24,6 +24,7 @@
 #include "spank/folder.h"
 #include "spank/hostlist.h"
 #include "spank/lock.h"
+#include "spank/nodeaddr.h"
 #include "spank/token.h"
 
 #define STOP_MS 3000
@@ -100,20 +101,22 @@ static void write_pid(const char *dir, pid_t pid)
 	close(fd);
 }
 
-/* The names may be more than a word of a command line can hold. */
-static int nodes_file(const char *names, struct plug_error *err)
+/* The names may be more than a word of a command line can hold. Slurm's addresses stand behind them. */
+static int nodes_file(const char *plain, const char *conf, struct plug_error *err)
 {
-	size_t len = strlen(names), done = 0;
-	int fd = memfd_create("rcshare-nodes", MFD_CLOEXEC);
+	char *names = plug_nodeaddr_join(plain, conf);
+	size_t len = names ? strlen(names) : 0, done = 0;
+	int fd = names ? memfd_create("rcshare-nodes", MFD_CLOEXEC) : -1;
 	ssize_t n = 1;
 
 	while (fd >= 0 && done < len && (n = write(fd, names + done, len - done)) > 0)
 		done += (size_t)n;
-	if (fd >= 0 && done == len && lseek(fd, 0, SEEK_SET) == 0)
-		return fd;
-	if (fd >= 0)
+	if (fd >= 0 && (done < len || lseek(fd, 0, SEEK_SET))) {
 		close(fd);
-	return plug_error_set(err, -ENOMEM, "no memory for the node list: %s", strerror(errno));
+		fd = -1;
+	}
+	free(names);
+	return fd >= 0 ? fd : plug_error_set(err, -ENOMEM, "no memory for the node list: %s", strerror(errno));
 }
 
 /* Reads the daemon's one line. */
@@ -240,7 +243,7 @@ static int start_locked(int lock, const char *path, const char *dir, const struc
 		rc = plug_token_make(conf->key_file, job->slurm, job->id, job->restart, token, err);
 	if (!rc && (files.listen = bind_socket(dir, job, err)) < 0)
 		rc = files.listen;
-	if (!rc && (files.nodes = nodes_file(args->nodes, err)) < 0)
+	if (!rc && (files.nodes = nodes_file(args->nodes, job->slurm->nodes, err)) < 0)
 		rc = files.nodes;
 	if (!rc)
 		rc = plug_child_spawn(conf->daemon, args->argv, &user, &files, &child, err);

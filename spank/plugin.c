@@ -231,11 +231,11 @@ static int step_start(spank_t sp, const struct plug_option *opt, struct plug_job
 	job->log_level = job_env(sp, PLUG_ENV_LOG_LEVEL, level, sizeof(level));
 	/* Not the cluster's name in the job's environment: the token would be another cluster's. */
 	rc = plug_slurmconf_load(&slurm, err);
-	if (rc)
-		return rc;
 	job->slurm = &slurm;
-	rc = plug_launch_start(&conf, opt, job, err);
+	if (!rc)
+		rc = plug_launch_start(&conf, opt, job, err);
 	job->slurm = NULL;
+	plug_slurmconf_free(&slurm);
 	return rc;
 }
 

@@ -48,6 +48,36 @@ void plug_slurmconf_parse(const char *text, struct plug_slurmconf *out)
 	out->user[strcspn(out->user, "(")] = '\0'; /* scontrol: "slurm(64030)" */
 }
 
+/* A backslash at its end goes on with a line. */
+static void lines_join(char *text)
+{
+	for (char *c = text; (c = strstr(c, "\\\n")); c += 2)
+		c[0] = c[1] = ' ';
+}
+
+static void nodes_take(const char *text, struct plug_slurmconf *out)
+{
+	static const char key[] = "NodeName";
+	size_t have = out->nodes ? strlen(out->nodes) : 0;
+
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+		size_t len;
+		char *more;
+
+		text += strspn(text, " \t");
+		if (strncasecmp(text, key, sizeof(key) - 1) != 0)
+			continue;
+		len = strcspn(text, "\n");
+		more = realloc(out->nodes, have + len + 2);
+		if (!more)
+			return; /* then it is found by name */
+		memcpy(more + have, text, len);
+		memcpy(more + have + len, "\n", 2);
+		out->nodes = more;
+		have += len + 1;
+	}
+}
+
 static int file_take(const char *path, int depth, struct plug_slurmconf *out, struct plug_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC); /* who may write it rules the node's slurmd anyway */
@@ -64,7 +94,9 @@ static int file_take(const char *path, int depth, struct plug_slurmconf *out, st
 		return plug_error_set(err, (int)len, "cannot read %s: %s", path, strerror((int)-len));
 	}
 	text[len] = '\0';
+	lines_join(text);
 	plug_slurmconf_parse(text, out);
+	nodes_take(text, out);
 	for (s = text; depth && *s; s += strcspn(s, "\n"), s += *s == '\n') {
 		s += strspn(s, " \t");
 		if (strncasecmp(s, "include", 7) != 0 || (s[7] != ' ' && s[7] != '\t'))
@@ -80,6 +112,12 @@ static int file_take(const char *path, int depth, struct plug_slurmconf *out, st
 	return 0;
 }
 
+void plug_slurmconf_free(struct plug_slurmconf *c)
+{
+	free(c->nodes);
+	memset(c, 0, sizeof(*c));
+}
+
 int plug_slurmconf_load(struct plug_slurmconf *out, struct plug_error *err)
 {
 	const char *const paths[] = {getenv("SLURM_CONF"), "/run/slurm/conf/slurm.conf",
@@ -87,8 +125,9 @@ int plug_slurmconf_load(struct plug_slurmconf *out, struct plug_error *err)
 	char *argv[] = {(char *)"scontrol", (char *)"show", (char *)"config", NULL}, *text;
 	int rc;
 
+	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		memset(out, 0, sizeof(*out));
+		plug_slurmconf_free(out);
 		if (!paths[i] || !strchr(paths[i], '/'))
 			continue;
 		snprintf(out->dir, sizeof(out->dir), "%s", paths[i]);
@@ -99,7 +138,7 @@ int plug_slurmconf_load(struct plug_slurmconf *out, struct plug_error *err)
 		if (!rc && *out->cluster)
 			return 0;
 	}
-	memset(out, 0, sizeof(*out));
+	plug_slurmconf_free(out);
 	snprintf(out->dir, sizeof(out->dir), "/etc/slurm");
 	text = malloc(1 << 16);
 	rc = text ? plug_command_run(argv, text, 1 << 16) : -ENOMEM;

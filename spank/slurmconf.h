@@ -15,6 +15,7 @@ struct plug_slurmconf {
 	char auth[64];	   /* AuthType, "" is auth/munge */
 	char user[64];	   /* SlurmUser, "" is root */
 	char dir[PLUG_PATH_MAX]; /* where the file is: slurm.key lies beside it */
+	char *nodes;		 /* its lines that begin with NodeName (nodeaddr.h); NULL: none, or no file */
 };
 
 /* Takes the three keys out of slurm.conf's text, or of what `scontrol show config` prints. Pure. */
@@ -26,5 +27,6 @@ void plug_slurmconf_parse(const char *text, struct plug_slurmconf *out);
  * asked. 0, or -errno with a sentence.
  */
 int plug_slurmconf_load(struct plug_slurmconf *out, struct plug_error *err);
+void plug_slurmconf_free(struct plug_slurmconf *c);
 
 #endif

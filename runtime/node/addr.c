@@ -25,6 +25,8 @@ bool addr_literal(const char *name, struct sockaddr_storage *a)
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)a;
 
 	memset(a, 0, sizeof(*a));
+	if (!strcmp(name, "localhost")) /* NodeHostname of several slurmd on a machine */
+		name = "127.0.0.1";
 	if (inet_pton(AF_INET, name, &v4->sin_addr) == 1)
 		v4->sin_family = AF_INET;
 	else if (inet_pton(AF_INET6, name, &v6->sin6_addr) == 1)

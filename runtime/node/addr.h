@@ -20,7 +20,7 @@ struct node;
 
 /* What leads to a node: its NodeAddr, an address or a name; without one its name. */
 const char *addr_name(const struct node *n, uint32_t node);
-/* "10.0.0.7", "fe80::7": no resolver is asked. */
+/* "10.0.0.7", "fd00::7", "localhost": no resolver is asked. */
 bool addr_literal(const char *name, struct sockaddr_storage *a);
 bool addr_is_loopback(const struct sockaddr_storage *a);
 /* The best of what a resolver said: IPv4 before IPv6, nothing that others cannot reach. False: there is none. */

@@ -39,7 +39,7 @@ starts() {	# starts NODE: how often a daemon was started there
 	job=${lines[0]}
 	seen=$BED_DIR/home/seen.b1.$job.0
 	cat "$seen"
-	for line in 'arg --nodelist b0,b1' 'arg --nodes 2' 'arg --node-index 1' "arg --job $job" \
+	for line in 'arg --nodelist b0=10.77.0.10,b1=10.77.0.11' 'arg --nodes 2' 'arg --node-index 1' "arg --job $job" \
 		'arg --restart 0' 'arg --uid 12345' 'arg --gid 12345' \
 		"arg --run-dir /run/rcshare/$job.0" 'env HOME=/run/bed/home' 'env USER=bed' \
 		'fd 0 /dev/null' 'fd 1 /dev/null' 'fd 2 /dev/null' 'oom 0' 'cwd /' \

@@ -94,6 +94,74 @@ connected() {
 	said 1 'from b0 to b1'
 }
 
+# strange_names: no resolver knows a node, and the one that is asked is not there
+strange_names() {
+	echo 127.0.0.1 localhost >"$BED_DIR/etc/hosts"
+	echo 'nameserver 10.77.0.99' >"$BED_DIR/home/resolv"
+	local node
+	for node in b0 b1 b2; do
+		on_node "$node" mount --bind /run/bed/home/resolv /etc/resolv.conf
+	done
+}
+
+usual_names() {
+	local node
+	for node in b0 b1 b2; do
+		on_node "$node" umount /etc/resolv.conf
+	done
+}
+
+@test "where Slurm has NodeAddr no resolver is asked, neither for spares nor for neighbours" {
+	strange_names
+	traffic -N3
+	eventually connected || { usual_names; false; }
+	traffic_is_whole || { usual_names; false; }
+	run srun --no-kill -K0 -N3 --ntasks-per-node=2 --rcshare=require,spares=1 --mpi=pmix "$(bed_app rcs_ckpt)" \
+		--result /run/bed/home/result
+	usual_names
+	[ "$status" -eq 0 ]
+	[[ $(<"$BED_DIR/home/result") == "4 ranks, 400 iterations: "* ]]
+}
+
+@test "a host name that leads to loopback is not what others are told" {
+	other=$(mktemp -d "$root/build/bed/XXXXXX")
+	(
+		export BED_DIR=$other
+		"$bed" up --quiet -n 3 --plugin "$(line)" --conf 'NodeName=b[0-2] CPUs=16 RealMemory=1000 State=UNKNOWN'
+		echo '{"node_timeout_ms": 20000, "log_level": "info"}' >"$other/home/rcshare.conf"
+		for node in b0 b1 b2; do		# as Debian's installer does
+			sed "s/.* $node\$/127.0.1.1 $node/" "$other/etc/hosts" >"$other/home/hosts.$node"
+			on_node $node mount --bind "/run/bed/home/hosts.$node" /etc/hosts
+		done
+		srun -N3 --rcshare=require --mpi=pmix "$apps/rcs_alltoall" --seconds 1
+		cat "$other"/log/b*.syslog
+	) >"$BED_DIR/home/out" 2>&1 3>&- || { cat "$BED_DIR/home/out"; BED_DIR=$other "$bed" down; false; }
+	BED_DIR=$other "$bed" down
+	cat "$out"
+	grep -q ' 0 lost, 0 duplicated, 0 damaged' "$out"
+	[ "$(grep -c "name 'b[0-2]' leads to loopback; 10.77.0.1[0-2] port [0-9]* is told" "$out")" -eq 3 ]
+	! grep -q 'another node answers' "$out"
+}
+
+@test "a resolver that does not answer is named" {
+	other=$(mktemp -d "$root/build/bed/XXXXXX")
+	(
+		export BED_DIR=$other
+		"$bed" up --quiet -n 2 --plugin "$(line)" --conf 'NodeName=b[0-1] CPUs=16 RealMemory=1000 State=UNKNOWN'
+		echo '{}' >"$other/home/rcshare.conf"
+		echo 127.0.0.1 localhost >"$other/home/hosts"
+		echo 10.77.0.1 ctl >>"$other/home/hosts"
+		echo 'nameserver 10.77.0.99' >"$other/home/resolv"
+		srun -N2 true				# slurmd knows what it needs
+		on_node b0 mount --bind /run/bed/home/hosts /etc/hosts
+		on_node b0 mount --bind /run/bed/home/resolv /etc/resolv.conf
+		srun -N2 --rcshare=on true
+	) >"$BED_DIR/home/out" 2>&1 3>&- || { cat "$BED_DIR/home/out"; BED_DIR=$other "$bed" down; false; }
+	BED_DIR=$other "$bed" down
+	cat "$out"
+	grep -q "b0: not used: the resolver gave no answer for this node's name 'b0' in .* ms; give it a NodeAddr" "$out"
+}
+
 @test "a journal that stands still stops no daemon, and what it has missed is told" {
 	site '{"node_timeout_ms": 20000, "log_level": "info"}'
 	on_node b0 sh -c 'kill -STOP $(ps -C perl -o pid=)
