@@ -623,10 +623,10 @@ static void records(struct link *l, const struct wire_frame *f, const uint8_t *p
 
 	while (f->len - at >= sizeof(struct wire_rec)) {
 		struct wire_rec r;
-		const char *why;
+		const char *why = "a rank and its own daemon alone exchange records of this type";
 
 		memcpy(&r, payload + at, sizeof(r));
-		if (wire_rec_check(&r, f->len - at, &why)) {
+		if (wire_rec_check(&r, f->len - at, &why) || !wire_rec_travels(&r)) {
 			node_log(n, CONFIG_LOG_ERROR, "node %u sent a bad record: %s", l->peer, why);
 			return;
 		}

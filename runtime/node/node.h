@@ -35,7 +35,7 @@
 #include "wire/frame.h"
 #include "wire/record.h"
 
-#define NODE_EP_DAEMON 0xffffu /* dst_ep of records for a daemon itself */
+#define NODE_EP_DAEMON WIRE_EP_DAEMON
 #define NODE_CHANS_MAX 1024u
 #define NODE_NONE      0xffffffffu
 

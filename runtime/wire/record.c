@@ -184,3 +184,21 @@ int wire_rec_check(const struct wire_rec *r, size_t room, const char **why)
 	}
 	return 0;
 }
+
+int wire_rec_travels(const struct wire_rec *r)
+{
+	switch (r->type) {
+	case WIRE_REC_GET_DONE:
+	case WIRE_REC_RMA_DONE:
+	case WIRE_REC_ACCESS:
+	case WIRE_REC_GET:
+	case WIRE_REC_PEER:
+	case WIRE_REC_RMA:
+	case WIRE_REC_ACCESSED:
+		return 0;
+	case WIRE_REC_EVENT: /* ranks hear them from their own daemon */
+		return r->dst_ep == WIRE_EP_DAEMON;
+	default:
+		return 1;
+	}
+}

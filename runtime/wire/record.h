@@ -94,6 +94,8 @@ enum wire_rec_type {
 #define WIRE_REC_F_WRITE     0x10u /* ACCESS */
 #define WIRE_REC_F_OWN	     0x20u /* ACCESS */
 
+#define WIRE_EP_DAEMON 0xffffu /* dst_ep of records for a daemon itself */
+
 struct wire_rec {
 	uint16_t type;	   /* enum wire_rec_type */
 	uint16_t flags;
@@ -123,6 +125,9 @@ static inline int wire_rec_charged(uint16_t type)
 {
 	return type >= WIRE_REC_MSG && type <= WIRE_REC_PUSH;
 }
+
+/* Does this record pass between nodes? The others are between a rank and its own daemon alone. */
+int wire_rec_travels(const struct wire_rec *r);
 
 /*
  * Rails of a node and keys of a region on them. A key names (owner, region id, generation); the

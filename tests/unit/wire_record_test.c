@@ -97,6 +97,23 @@ static void what_costs_credit_is_fixed(void **state)
 	assert_false(wire_rec_charged(WIRE_REC_EVENT));
 }
 
+/* A peer that answered a rank's request in its daemon's name broke the rank's channel. */
+static void what_a_rank_hears_of_its_own_daemon_comes_from_no_peer(void **state)
+{
+	static const uint16_t own[] = {WIRE_REC_GET_DONE, WIRE_REC_RMA_DONE, WIRE_REC_ACCESS, WIRE_REC_GET,
+		WIRE_REC_PEER, WIRE_REC_RMA, WIRE_REC_ACCESSED, WIRE_REC_EVENT};
+	struct wire_rec r = {.type = WIRE_REC_MSG, .dst_ep = 3};
+
+	(void)state;
+	assert_true(wire_rec_travels(&r));
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		r.type = own[i];
+		assert_false(wire_rec_travels(&r));
+	}
+	r.dst_ep = WIRE_EP_DAEMON;
+	assert_true(wire_rec_travels(&r));
+}
+
 static struct wire_addr addr(void)
 {
 	struct wire_addr a = {.family = 4, .job = 17, .restart = 1, .node = 2, .ep = 3,
@@ -161,6 +178,7 @@ int main(void)
 		cmocka_unit_test(a_record_never_leaves_what_holds_it),
 		cmocka_unit_test(unknown_types_are_refused),
 		cmocka_unit_test(what_costs_credit_is_fixed),
+		cmocka_unit_test(what_a_rank_hears_of_its_own_daemon_comes_from_no_peer),
 		cmocka_unit_test(a_sealed_address_passes),
 		cmocka_unit_test(a_damaged_address_is_refused),
 		cmocka_unit_test(an_address_says_what_is_wrong_with_it),
