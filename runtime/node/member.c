@@ -438,4 +438,5 @@ void member_free_all(struct node *n)
 {
 	while (n->members)
 		forget(n, n->members);
+	spare_free_all(n);
 }

@@ -51,6 +51,7 @@ struct member *member_find(struct node *n, uint32_t step);
 int spare_open(struct member *m); /* after nodes, self, spares, tasks; 0 or -ENOMEM */
 void spare_close(struct member *m);
 void spare_begin(struct node *n, struct member *m);
+void spare_free_all(struct node *n); /* what came before its step began */
 /* What the event says of the index. */
 void spare_fill(const struct member *m, uint16_t index, struct shm_event *ev);
 void spare_lost(struct member *m, const struct core_view_act *a);

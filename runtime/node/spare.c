@@ -245,6 +245,16 @@ void spare_receive(struct node *n, const struct wire_rec *r)
 	n->early = e;
 }
 
+void spare_free_all(struct node *n)
+{
+	while (n->early) {
+		struct early *e = n->early;
+
+		n->early = e->next;
+		free(e);
+	}
+}
+
 void spare_begin(struct node *n, struct member *m)
 {
 	for (struct early **p = &n->early, *e; (e = *p);) {
