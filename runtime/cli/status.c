@@ -237,6 +237,18 @@ static const char *lane_name(const json_t *root, const json_t *lane, char buf[64
 	return buf;
 }
 
+/* Rails of this node that a peer has no counterpart of. */
+static void print_absent(const json_t *nodes)
+{
+	const json_t *o, *lane;
+	size_t i, k;
+
+	json_array_foreach(nodes, i, o)
+		json_array_foreach(json_object_get(o, "lanes"), k, lane)
+			if (!strcmp(str(lane, "state"), "not at the peer"))
+				printf("%s is not at the peer %s\n", str(lane, "lane"), str(o, "host"));
+}
+
 static void lanes_cell(struct cli_table *t, const json_t *root, const json_t *lanes)
 {
 	char all[192] = "", name[64];
@@ -319,6 +331,7 @@ static int print_table(const json_t *root)
 	json_array_foreach(nodes, i, o)
 		if (json_object_get(o, "no_contact"))
 			printf("%s\n", str(o, "no_contact"));
+	print_absent(nodes);
 	return CLI_OK;
 }
 

@@ -169,6 +169,7 @@ struct rcs_peer {
 	uint64_t asked; /* whether it is there: `ended` of its node at that time and 1, 0: never */
 	uint32_t posted_n; /* receives in ep->posted that are from it alone */
 	rcs_peer *nnext;   /* of the same node */
+	uint32_t daemon; /* of its node (struct shm_node), when it was met */
 	uint32_t rank;
 	void *context;
 	struct wire_addr addr;
@@ -209,6 +210,7 @@ struct cl_ctl {
 struct cl_node {
 	bool named; /* its daemon's address was told */
 	uint32_t ended; /* of the table, when its peers were last asked whether they are there */
+	uint32_t daemons; /* of the table, when its peers were last looked at */
 	rcs_peer *peers;
 };
 

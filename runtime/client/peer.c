@@ -23,6 +23,7 @@ rcs_peer *cl_peer_get(rcs_ep *ep, uint32_t node, uint32_t slot, uint32_t epoch)
 		p->key = k;
 		p->ep = ep;
 		p->rank = UINT32_MAX;
+		p->daemon = atomic_load(&ep->ch.table->node_tab[node].daemons);
 		if (atomic_load(&ep->ch.table->node_tab[node].state) == SHM_NODE_DOWN)
 			p->gone = RCS_ERR_NODE_LOST;
 		cl_credit_init(p);

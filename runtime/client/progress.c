@@ -145,7 +145,10 @@ void cl_ep_pump(rcs_ep *ep)
 	cl_ep_publish(ep);
 }
 
-/* What a lost node has sent, and why all are down, is in the ring before the table says that they are. */
+/*
+ * Nodes that are lost, and endpoints of a daemon that another one has replaced. What they have sent, and why all
+ * are down, is in the ring before the table says that they are.
+ */
 static void check_nodes(rcs_ep *ep)
 {
 	struct wire_rec r;
@@ -153,11 +156,14 @@ static void check_nodes(rcs_ep *ep)
 
 	for (uint32_t i = 0; i < ep->ch.nodes; i++) {
 		const struct shm_node *n = &ep->ch.table->node_tab[i];
+		uint32_t daemons = atomic_load_explicit(&n->daemons, memory_order_acquire);
+		bool replaced = daemons != ep->node[i].daemons;
 
-		if (atomic_load_explicit(&n->state, memory_order_acquire) != SHM_NODE_DOWN)
+		if (!replaced && atomic_load_explicit(&n->state, memory_order_acquire) != SHM_NODE_DOWN)
 			continue;
 		for (rcs_peer *p = ep->node[i].peers; p; p = p->nnext) {
-			if (p->gone == RCS_ERR_NODE_LOST)
+			if (p->gone == RCS_ERR_NODE_LOST ||
+				(p->daemon == daemons && atomic_load(&n->state) != SHM_NODE_DOWN))
 				continue;
 			if (shm_ring_peek(&ep->ch.rx, &r, &payload)) {
 				ep->checked_at = 0; /* again when it was taken */
@@ -165,6 +171,7 @@ static void check_nodes(rcs_ep *ep)
 			}
 			cl_peer_gone(p, RCS_ERR_NODE_LOST);
 		}
+		ep->node[i].daemons = daemons;
 	}
 }
 

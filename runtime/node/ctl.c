@@ -215,7 +215,7 @@ static bool lanes_open(const struct node *n)
 		if (l->lost)
 			continue;
 		for (unsigned r = 0; r < n->rails; r++)
-			if (l->vbuf && verbs_rail_ok(n->vb, r)) {
+			if (l->core.lanes & 1u << r && !l->core.lane[r].absent && verbs_rail_ok(n->vb, r)) {
 				rdma = true;
 				if (l->core.lane[r].state != CORE_LANE_UP)
 					return false;

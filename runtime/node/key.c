@@ -319,6 +319,31 @@ void key_node_lost(struct node *n, uint32_t node)
 			core_export_lost(&n->regions[k]->x, node);
 }
 
+void key_node_anew(struct node *n, uint32_t node)
+{
+	struct announced *a, *anext;
+	struct import *im, *inext;
+
+	for (struct chan *c = n->chans; c; c = c->next)
+		HASH_ITER(hh, c->announced, a, anext)
+			if (a->key.node == node)
+				announced_end(n, c, a);
+	HASH_ITER(hh, n->imports, im, inext)
+		if (im->key.node == node && import_idle(im))
+			import_forget(n, im);
+	for (uint32_t k = 0; k < n->regions_n; k++) {
+		struct core_export *x = &n->regions[k]->x;
+
+		for (uint32_t i = n->regions[k]->used ? x->n : 0; i--;) {
+			if (x->list[i].node != node)
+				continue;
+			if (x->list[i].down)
+				rails_up(n, n->link[node]);
+			x->list[i] = x->list[--x->n];
+		}
+	}
+}
+
 /* The lanes of who is lost are stopped: no word will come any more, and none is needed. */
 static void forget_lost(struct node *n, struct core_export *x)
 {

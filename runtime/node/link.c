@@ -85,9 +85,19 @@ struct link *link_get(struct node *n, uint32_t peer)
 	n->link[peer] = l;
 	atomic_store(&entry(l)->state, SHM_NODE_CONNECTING);
 	link_dirty(l);
+	if (!l->vbuf)
+		link_rails(l, 0);
 	if (n->parted) /* from who has stopped there is no way to anybody */
 		link_lost(l);
 	return l;
+}
+
+void link_rails(struct link *l, unsigned theirs)
+{
+	unsigned both = !l->vbuf ? 0 : theirs < l->n->rails ? theirs : l->n->rails;
+
+	core_link_lanes(&l->core, (uint8_t)((1u << (both < CORE_RAILS_MAX ? both : CORE_RAILS_MAX)) - 1), l->n->now);
+	link_dirty(l);
 }
 
 void link_free(struct link *l)
@@ -248,7 +258,7 @@ static void header(struct link *l, struct wire_frame *f, uint8_t type, uint8_t l
 	f->src_node = (uint16_t)l->n->o.self;
 	f->lane_gen = l->core.lane[lane].gen;
 	f->seq = seq;
-	f->incarnation = 0;
+	f->incarnation = l->n->incarnation;
 	core_link_header(&l->core, &f->ack, &f->limit);
 }
 
@@ -455,7 +465,7 @@ static void failed_over(struct link *l, const struct core_act *a)
 	/* The peer tells what it noticed itself; a rail that fails here is told once, not for each
 	 * peer, with what the first link measured. */
 	if (f->reason == CORE_R_PEER || f->reason == CORE_R_REQUEST || f->reason == CORE_R_CLOSE ||
-		f->lane == CORE_LANE_TCP)
+		f->reason == CORE_R_ABSENT || f->reason == CORE_R_RESTART || f->lane == CORE_LANE_TCP)
 		return;
 	if (l->lost)
 		return;
@@ -495,6 +505,33 @@ static void reachable(struct link *l, bool yes)
 	evlog_peer(&l->n->log, yes ? "peer_back" : "peer_unreachable", l->peer,
 		l->n->o.names[l->peer]);
 	event_raise(l->n, &ev);
+}
+
+/* Another daemon than before: records, puts and keys of the former one's are over, for the ranks too. */
+static void restarted(struct link *l)
+{
+	struct node *n = l->n;
+
+	node_log(n, CONFIG_LOG_WARN, "the daemon of node %u (%s) was started anew: what was outstanding to the former "
+		"one has ended, and may have been done there or not", l->peer, n->o.names[l->peer]);
+	evlog_peer(&n->log, "peer_restarted", l->peer, n->o.names[l->peer]);
+	l->restarts++;
+	l->bl_head = l->bl_tail = 0;
+	l->open_len = 0;
+	l->words_due = 0;
+	rma_restarted(l);
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++) {
+		verbs_target_free(l->target[r]);
+		l->target[r] = NULL;
+	}
+	if (l->lost)
+		return;
+	key_node_anew(n, l->peer);
+	access_node_lost(n, l->peer);
+	chan_flush(n); /* what the former one has sent is there before the table says that it is gone */
+	atomic_store(&entry(l)->busy, 0);
+	atomic_store(&entry(l)->state, SHM_NODE_CONNECTING);
+	atomic_fetch_add(&entry(l)->daemons, 1);
 }
 
 static uint32_t can_send(struct link *l)
@@ -579,6 +616,9 @@ static void turn(struct link *l)
 		case CORE_ACT_REACHABLE:
 			reachable(l, true);
 			break;
+		case CORE_ACT_RESTARTED:
+			restarted(l);
+			break;
 		default:
 			break;
 		}
@@ -592,6 +632,15 @@ void link_turn(struct node *n)
 	for (struct link *l = n->links; l; l = l->next)
 		if (l->dirty || n->now >= l->deadline)
 			turn(l);
+}
+
+void link_unwatched(struct node *n)
+{
+	for (struct link *l = n->links; l; l = l->next)
+		if (!l->lost && !l->tcp.conn) {
+			l->refused = false;
+			l->heard_at = 0;
+		}
 }
 
 void link_lost(struct link *l)
@@ -652,6 +701,8 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 	l->dirty = true;
 	if (f->src_node != l->peer || f->lane_gen != gen || l->lost)
 		return; /* sent for an older generation of the lane */
+	if (f->incarnation != l->core.peer_inc || l->core.ending)
+		return; /* of a daemon that is gone */
 	l->heard_at = n->now;
 	switch (f->type) {
 	case WIRE_FRAME_ACK:

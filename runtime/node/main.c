@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -318,6 +319,9 @@ static int set_up(struct node *n, char *why)
 		return -ENOMEM;
 	}
 	n->next_epoch = (uint32_t)(node_utc() / 1000000) | 1;
+	while (!n->incarnation)
+		if (getrandom(&n->incarnation, sizeof(n->incarnation), 0) < 0)
+			n->incarnation = n->next_epoch;
 	ops.arg = n;
 	if (n->o.rails == 0)
 		snprintf(n->verbs_why, sizeof(n->verbs_why), "the job asked for rails=0");

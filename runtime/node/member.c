@@ -138,6 +138,15 @@ uint64_t member_until(struct node *n, uint32_t step)
 	return n->parted ? SHM_UNTIL_STOPPED : m ? m->until : SHM_UNTIL_EVER;
 }
 
+/* Is there a step of which this node is a member? */
+static bool step_runs(const struct node *n)
+{
+	for (const struct member *m = n->members; m; m = m->next)
+		if (m->monitor)
+			return true;
+	return false;
+}
+
 void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 {
 	struct member *m;
@@ -148,6 +157,8 @@ void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return;
+	if (!step_runs(n))
+		link_unwatched(n);
 	m->step = req->step;
 	m->monitor = c;
 	m->until = CORE_NEVER;

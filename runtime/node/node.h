@@ -238,6 +238,7 @@ struct link {
 	uint32_t rail_told; /* bit lane: RAIL_FAILED was raised by this link, RAIL_BACK not yet */
 	uint64_t resent, tx_frames, rx_frames;
 	uint32_t failovers;
+	uint32_t restarts; /* how often another daemon than before answered there */
 	struct link *next; /* list of all */
 };
 
@@ -265,6 +266,7 @@ struct node {
 	struct chan *chans;
 	struct chan *slot[NODE_CHANS_MAX];
 	uint32_t next_epoch;
+	uint32_t incarnation; /* of this daemon: another with each start, never 0 */
 	uint32_t rank_chans;
 	int lock_fd;
 	struct link **link; /* [nodes] */
@@ -389,6 +391,9 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why);
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
 	const uint8_t *payload);
 void link_free(struct link *l);
+void link_rails(struct link *l, unsigned theirs); /* how many the peer has: lanes are of rails that both have */
+/* No step was under way until now: a daemon that died meanwhile is started for the one that begins. */
+void link_unwatched(struct node *n);
 void link_lost(struct link *l); /* fences all lanes to it and ends what is outstanding */
 extern const struct verbs_ops link_verbs_ops;
 
@@ -460,6 +465,8 @@ void key_announce(struct node *n, struct region *r); /* rails changed */
 void key_revoke(struct node *n, struct region *r);   /* and then region_destroy */
 void key_tick(struct node *n);
 void key_node_lost(struct node *n, uint32_t node);
+/* Its daemon was started anew: nobody there knows our keys, nor does it those that we know. */
+void key_node_anew(struct node *n, uint32_t node);
 
 /* rma.c */
 void rma_get_large(struct node *n, struct chan *c, const struct wire_rec *r, const struct wire_get *g);
@@ -470,6 +477,7 @@ void rma_done(struct link *l, uint64_t cookie, enum verbs_done how, const char *
 void rma_fenced(struct link *l, uint8_t lane, uint32_t gen);
 void rma_report(struct link *l, const struct core_act *a);
 void rma_chan_gone(struct node *n, struct chan *c);
+void rma_restarted(struct link *l); /* all lanes are fenced, the peer's daemon is another: all end */
 void rma_free_all(struct link *l);
 
 /* serve.c: the CPU does what no RDMA reaches */

@@ -463,6 +463,12 @@ static void give_up(struct link *l)
 		}
 }
 
+void rma_restarted(struct link *l)
+{
+	give_up(l);
+	review(l);
+}
+
 void rma_pump(struct link *l)
 {
 	if (l->lost && l->rmas)

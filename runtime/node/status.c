@@ -16,11 +16,13 @@ static json_t *lanes(const struct link *l)
 
 	for (unsigned i = 0; l && i < CORE_LANES; i++) {
 		const struct core_lane *c = &l->core.lane[i];
+		bool theirs = i == CORE_LANE_TCP || (l->core.lanes & 1u << i && !c->absent);
 
 		if (i >= l->n->rails && i != CORE_LANE_TCP)
 			continue;
 		json_array_append_new(a, json_pack("{s:s,s:s,s:b,s:I,s:b}", "lane",
 			i == CORE_LANE_TCP ? "tcp" : verbs_rail_name(l->n->vb, i), "state",
+			!theirs && c->state == CORE_LANE_DOWN ? "not at the peer" :
 			c->state < 6 ? names[c->state] : "?", "usable", c->usable, "generation",
 			(json_int_t)c->gen, "carries", l->core.active == i));
 	}
@@ -77,6 +79,8 @@ char *status_json(struct node *n)
 		json_object_set_new(o, "puts_replayed", json_integer((json_int_t)l->ledger.replayed));
 		json_object_set_new(o, "puts_ambiguous", json_integer((json_int_t)l->ledger.ambiguous));
 		json_object_set_new(o, "lanes", lanes(l));
+		if (l->restarts)
+			json_object_set_new(o, "daemon_restarts", json_integer(l->restarts));
 	}
 	for (unsigned r = 0; r < n->rails; r++)
 		json_array_append_new(rails, json_pack("{s:i,s:s,s:b,s:s,s:s}", "index", (int)r,

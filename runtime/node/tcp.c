@@ -54,7 +54,8 @@ struct hello {
 	uint32_t job, restart, node, incarnation;
 	uint32_t gen;
 	uint16_t port;	/* where the speaker listens */
-	uint16_t watch; /* 1: looks only whether the other is there, needs no lanes */
+	uint8_t watch;	/* 1: looks only whether the other is there, needs no lanes */
+	uint8_t rails;	/* of the speaker's node */
 	uint8_t nonce[32];
 	uint8_t mac[32];
 };
@@ -239,7 +240,9 @@ static void hello_fill(struct node *n, struct tcp_conn *c, uint16_t kind)
 	h->job = n->o.job;
 	h->restart = n->o.restart;
 	h->node = n->o.self;
+	h->incarnation = n->incarnation;
 	h->port = n->tcp_port;
+	h->rails = (uint8_t)n->rails;
 	h->watch = kind == 1 && !c->l->core.wanted;
 	if (getrandom(h->nonce, sizeof(h->nonce), 0) != (ssize_t)sizeof(h->nonce))
 		n->stop = true; /* cannot happen after boot; without it there is no proof */
@@ -311,6 +314,8 @@ static const char *hello_check(const struct node *n, const struct hello *h, uint
 		return "it belongs to another job";
 	if (h->node >= n->o.nodes || h->node == n->o.self)
 		return "its node index is not one of this job";
+	if (!h->incarnation)
+		return "it does not say which start of its daemon it is";
 	return NULL;
 }
 
@@ -331,6 +336,17 @@ static void learn_from(struct tcp_conn *c)
 }
 
 static const char node_is_lost[] = "the members of the step have decided that its node is lost";
+
+/* Whoever speaks has proven itself. NULL, or why the link cannot be with it now. */
+static const char *meet(struct link *l, const struct hello *h)
+{
+	if (core_link_peer(&l->core, h->incarnation, l->n->now)) {
+		link_rails(l, h->rails);
+		return NULL;
+	}
+	link_dirty(l);
+	return "its daemon was started anew, and what there was with the former one is just being ended";
+}
 
 /* One handshake message. NULL, or why the connection ends. */
 static const char *handshake(struct node *n, struct tcp_conn *c, const struct hello *h)
@@ -357,6 +373,9 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 		conn_mac(n, "s", &c->mine, &c->theirs, mac);
 		if (!mac_equal(mac, h->mac))
 			return "the peer does not know the job's token";
+		bad = c->l->lost ? NULL : meet(c->l, h);
+		if (bad)
+			return bad;
 		out = c->mine;
 		out.kind = 3;
 		conn_mac(n, "c", &c->mine, &c->theirs, out.mac);
@@ -381,6 +400,11 @@ static const char *handshake(struct node *n, struct tcp_conn *c, const struct he
 			conn_mac(n, "r", &c->theirs, &out, out.mac);
 			conn_write(n, c, &out, sizeof(out));
 			return node_is_lost;
+		}
+		bad = meet(c->l, &c->theirs);
+		if (bad) {
+			c->l = NULL;
+			return bad;
 		}
 		if (c->l->tcp.trying && c->l->tcp.trying->state != CONN_CONNECTING &&
 			n->o.self < c->l->peer) {

@@ -96,7 +96,8 @@ struct shm_node {
 	_Atomic uint64_t tx_frames, rx_frames, resent;
 	_Atomic uint32_t ended; /* grows when endpoints of that node have ended: who waits for one of them asks
 				 * with CANCEL of op 0, which is answered by GONE behind all that it has sent */
-	uint32_t pad;
+	_Atomic uint32_t daemons; /* grows when another daemon than before answers there: what was outstanding
+				   * to the former one has ended */
 	char host[64];		      /* set before ranks attach; "" if not known */
 };
 #define SHM_LANE_NONE 0xffffffffu

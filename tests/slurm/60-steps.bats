@@ -73,6 +73,25 @@ all_right() { # TIMES
 	cmp "$BED_DIR"/home/{first,last}
 }
 
+@test "a daemon that died between two steps serves the next one, which begins anew with it" {
+	run batch -N3 -n6 <<-END
+		. ~/lib
+		right -N3 -n6 || exit
+		lanes >first
+		srun -N1 -n1 -w b1 sh -c 'kill -9 \$($root/build/rcshare status \$SLURM_JOB_ID --json | jq .pid)'
+		right -N3 -n6 || exit
+		right -N2 -n4 -w b0,b1 || exit
+		lanes >last
+	END
+	echo "$output"
+	cat "$BED_DIR"/home/{first,last}
+	[ "$status" -eq 0 ]
+	all_right 3
+	# b1's is another process, the others' are not
+	[ "$(comm -12 <(jq -c '[.host, .pid]' "$BED_DIR/home/first" | sort) \
+		<(jq -c '[.host, .pid]' "$BED_DIR/home/last" | sort) | grep -c .)" -eq 2 ]
+}
+
 @test "steps on some of the job's nodes, before and after one on all" {
 	run batch -N3 --ntasks-per-node=2 <<-'END'
 		. ~/lib

@@ -602,6 +602,20 @@ static void what_a_lost_node_has_sent_is_taken_first(void **state)
 	pair_close();
 }
 
+/* Its daemon died and another one answers there: whoever was attached to the former one is gone with it. */
+static void endpoints_of_a_replaced_daemon_are_gone(void **state)
+{
+	char x;
+
+	(void)state;
+	pair_open(1, 0);
+	assert_int_equal(rcs_trecv(b.ep, &x, 1, b.peer, 1, 0, NULL), 0);
+	atomic_fetch_add(&fake.table[1]->node_tab[0].daemons, 1);
+	expect(&b, RCS_OP_RECV, RCS_ERR_NODE_LOST, NULL);
+	assert_int_equal(b.peer->gone, RCS_ERR_NODE_LOST);
+	pair_close();
+}
+
 /* Else two lost peers that were quick would keep all others at their first credit. */
 static void what_was_lent_to_a_lost_peer_is_for_others(void **state)
 {
@@ -672,6 +686,7 @@ int main(void)
 		cmocka_unit_test(events_once),
 		cmocka_unit_test(events_of_other_steps),
 		cmocka_unit_test(what_a_lost_node_has_sent_is_taken_first),
+		cmocka_unit_test(endpoints_of_a_replaced_daemon_are_gone),
 		cmocka_unit_test(what_was_lent_to_a_lost_peer_is_for_others),
 		cmocka_unit_test(wait_and_arm),
 		cmocka_unit_test(sends_leave_room),

@@ -90,6 +90,9 @@ static struct member *begin(uint32_t self, const char *nodes)
 	m->step = 7;
 	m->len = (uint32_t)snprintf(m->nodes, 64, "%s", nodes) + 1;
 	member_begin(&bed.n, &bed.monitor, m);
+	for (uint32_t i = 0; i < 3; i++)
+		if (i != self && !bed.link[i]->lost)
+			bed.link[i]->heard_at = bed.n.now;
 	return member_find(&bed.n, 7);
 }
 
@@ -113,6 +116,21 @@ static bool told(uint32_t code)
 		if (m.m.type == SHM_MSG_EVENT && m.ev.code == code && m.ev.peer == 1)
 			return true;
 	return false;
+}
+
+/* Its daemon died when no step was under way: it is started for this one. */
+static void what_was_seen_before_the_step_is_no_evidence(void **state)
+{
+	struct link *l;
+
+	(void)state;
+	l = link_get(&bed.n, 1);
+	l->refused = true;
+	l->heard_at = 1;
+	(void)begin(0, "a/1,b/1,c/1");
+	assert_false(l->refused);
+	turns(100);
+	assert_false(told(SHM_EV_NODE_SUSPECTED));
 }
 
 static void what_was_heard_after_a_long_sleep_is_not_of_tomorrow(void **state)
@@ -206,6 +224,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_was_heard_after_a_long_sleep_is_not_of_tomorrow),
+		TEST(what_was_seen_before_the_step_is_no_evidence),
 		TEST(a_node_that_an_earlier_step_has_lost_is_suspected),
 		TEST(the_lower_of_two_loses_it_again_and_says_so),
 		TEST(the_higher_of_two_does_not_stop_for_it),

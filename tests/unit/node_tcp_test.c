@@ -37,47 +37,59 @@ static void monitored(struct node *n)
 	member_begin(n, &monitor, m);
 }
 
-static int set_up(void **state)
+static int daemon_starts(uint32_t i)
 {
+	static uint32_t starts;
+	struct node *n = &bed.n[i];
 	char why[SHM_SENTENCE];
 
-	(void)state;
-	memset(&bed, 0, sizeof(bed));
-	for (uint32_t i = 0; i < NODES; i++) {
-		struct node *n = &bed.n[i];
+	memset(n, 0, sizeof(*n));
+	memset(bed.link[i], 0, sizeof(bed.link[i]));
+	config_default(&n->cfg);
+	n->o = (struct node_opts){.job = 9, .self = i, .nodes = NODES, .names = names};
+	n->incarnation = ++starts;
+	n->no_member = NODE_NONE;
+	n->link = bed.link[i];
+	n->log.fd = -1;
+	n->now = node_clock();
+	n->epfd = epoll_create1(EPOLL_CLOEXEC);
+	n->table = calloc(1, sizeof(*n->table) + NODES * sizeof(struct shm_node));
+	if (n->epfd < 0 || !n->table || tcp_listen(n, why))
+		return -1;
+	monitored(n);
+	return 0;
+}
 
-		config_default(&n->cfg);
-		n->o = (struct node_opts){.job = 9, .self = i, .nodes = NODES, .names = names};
-		n->no_member = NODE_NONE;
-		n->link = bed.link[i];
-		n->log.fd = -1;
-		n->now = node_clock();
-		n->epfd = epoll_create1(EPOLL_CLOEXEC);
-		n->table = calloc(1, sizeof(*n->table) + NODES * sizeof(struct shm_node));
-		if (n->epfd < 0 || !n->table || tcp_listen(n, why))
-			return -1;
-		monitored(n);
+static void daemon_ends(uint32_t i)
+{
+	struct node *n = &bed.n[i];
+
+	tcp_close_all(n);
+	member_free_all(n);
+	while (n->links) {
+		struct link *l = n->links;
+
+		n->links = l->next;
+		link_free(l);
 	}
+	close(n->epfd);
+	free(n->table);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < NODES; i++)
+		if (daemon_starts(i))
+			return -1;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	for (uint32_t i = 0; i < NODES; i++) {
-		struct node *n = &bed.n[i];
-
-		tcp_close_all(n);
-		member_free_all(n);
-		while (n->links) {
-			struct link *l = n->links;
-
-			n->links = l->next;
-			link_free(l);
-		}
-		close(n->epfd);
-		free(n->table);
-	}
+	for (uint32_t i = 0; i < NODES; i++)
+		daemon_ends(i);
 	return 0;
 }
 
@@ -106,6 +118,74 @@ static struct link *connects(uint32_t from, uint32_t to)
 	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	tcp_connect(l);
 	return l;
+}
+
+/* A record that b has no use for, but counts. */
+static void says(uint32_t from, uint32_t to)
+{
+	struct wire_rec r = {.type = WIRE_REC_REVOKED, .src_node = (uint16_t)from, .dst_node = (uint16_t)to,
+		.src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON};
+
+	assert_int_equal(link_append(bed.link[from][to], &r, ""), 0);
+}
+
+/* Killed and started again: it counts frames from 0, and knows nothing of what was said to the former one. */
+static void a_daemon_that_comes_back_is_another(void **state)
+{
+	struct link *l = connects(0, 1);
+	const struct shm_node *e = &bed.n[0].table->node_tab[1];
+
+	(void)state;
+	turns();
+	for (int i = 0; i < 5; i++) {
+		says(0, 1);
+		says(1, 0);
+		turns();
+	}
+	assert_int_equal(bed.link[1][0]->rx_frames, 5);
+	assert_int_equal(l->core.rx, 5);
+
+	daemon_ends(1);
+	says(0, 1); /* nobody is there */
+	turn(0);
+	assert_int_equal(daemon_starts(1), 0);
+	for (int k = 0; k < 20 && !l->restarts; k++) {
+		connects(1, 0);
+		turns();
+	}
+	assert_int_equal(l->restarts, 1);
+	assert_int_equal(atomic_load(&e->daemons), 1); /* ranks are told */
+	for (int k = 0; k < 50 && !l->tcp.conn; k++) {
+		connects(1, 0);
+		turns();
+	}
+	assert_non_null(l->tcp.conn);
+	says(0, 1);
+	says(1, 0);
+	turns();
+	assert_int_equal(bed.link[1][0]->rx_frames, 1);
+	assert_int_equal(l->core.rx, 1);
+	assert_int_equal(l->core.acked, 1);
+	assert_int_equal(l->restarts, 1);
+	assert_int_equal(bed.link[1][0]->restarts, 0);
+}
+
+static void a_node_with_other_rails_is_met_on_those_both_have(void **state)
+{
+	struct link *l;
+
+	(void)state;
+	(void)link_get(&bed.n[1], 0);
+	l = connects(0, 1);
+	bed.n[0].rails = 3;
+	bed.n[1].rails = 1;
+	l->core.cfg.rails = 3;
+	l->vbuf = (struct verbs_buf *)(void *)&bed; /* as if there were devices */
+	turns();
+	assert_non_null(l->tcp.conn);
+	assert_int_equal(l->core.lanes, 1);
+	l->vbuf = NULL;
+	bed.n[0].rails = bed.n[1].rails = 0;
 }
 
 static void who_calls_is_connected(void **state)
@@ -341,6 +421,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(who_calls_is_connected),
+		TEST(a_daemon_that_comes_back_is_another),
+		TEST(a_node_with_other_rails_is_met_on_those_both_have),
 		TEST(a_late_answer_of_a_lost_node_connects_nobody),
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
 		TEST(a_node_that_has_stopped_stops_nobody_else),
