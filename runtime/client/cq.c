@@ -20,9 +20,6 @@
 #include "client/lib.h"
 
 #define SPIN_NS	  20000ull
-#define BLOCKED_NS 50000ull
-#define BLOCKED_MAX_NS 2000000ull
-#define CHECK_NS  1000000000ull /* the node table has no bell */
 
 static void efd_drain(int fd)
 {
@@ -191,6 +188,7 @@ int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 	if (rc)
 		return rc;
 	cq_disarm(cq);
+	cl_polled(cq->ctx);
 	if (cq->count < n || !n)
 		cl_progress(cq->ctx);
 	rc = (int)cq_take(cq, c, n);
@@ -198,6 +196,17 @@ int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 		rc = cq_empty_status(cq);
 	cl_leave(cq->ctx);
 	return rc;
+}
+
+bool cl_ep_unblocked(rcs_ep *ep)
+{
+	uint64_t work = ep->ctx->work;
+
+	if (!ep->blocked && !ep->kick)
+		return false;
+	shm_ring_want(&ep->ch.tx);
+	cl_ep_pump(ep);
+	return !ep->lost && work != ep->ctx->work;
 }
 
 int cl_arm(rcs_ctx *ctx)
@@ -214,24 +223,23 @@ int cl_arm(rcs_ctx *ctx)
 			busy = 1;
 		}
 		busy |= shm_ring_arm(&ep->ch.rx);
+		/* looked at behind that: the daemon rings for any change from now on */
+		if (ep->ended != atomic_load_explicit(&ep->ch.table->ended, memory_order_acquire))
+			busy = 1;
+		busy |= cl_ep_unblocked(ep);
 	}
 	return busy;
 }
 
-static bool blocked(const rcs_ctx *ctx)
+void cl_polled(rcs_ctx *ctx)
 {
-	for (const rcs_ep *ep = ctx->eps; ep; ep = ep->next)
-		if (ep->blocked)
-			return true;
-	return false;
-}
-
-uint64_t cl_sleep_ns(const rcs_ctx *ctx, uint64_t *step)
-{
-	if (!blocked(ctx))
-		return CHECK_NS;
-	*step = !*step ? BLOCKED_NS : *step < BLOCKED_MAX_NS ? 2 * *step : *step;
-	return *step;
+	ctx->polls++;
+	if (!ctx->helper_armed)
+		return;
+	/* it looks whether this goes on instead of being woken for each message */
+	ctx->helper_armed = false;
+	ctx->sleepers--;
+	efd_ring(ctx->helper_efd);
 }
 
 void cl_poll(struct pollfd *p, unsigned n, uint64_t ns)
@@ -242,7 +250,7 @@ void cl_poll(struct pollfd *p, unsigned n, uint64_t ns)
 }
 
 /* Sleeps, without the lock, until something may have happened or `until`. */
-static void cq_sleep(rcs_cq *cq, uint64_t until, uint64_t *step)
+static void cq_sleep(rcs_cq *cq, uint64_t until)
 {
 	rcs_ctx *ctx = cq->ctx;
 	struct pollfd p = {.fd = cq->epfd, .events = POLLIN};
@@ -251,7 +259,7 @@ static void cq_sleep(rcs_cq *cq, uint64_t until, uint64_t *step)
 	efd_drain(cq->efd);
 	if (cl_arm(ctx))
 		return;
-	ns = cl_sleep_ns(ctx, step);
+	ns = CL_SLEEP_NS;
 	if (until - now < ns)
 		ns = until > now ? until - now : 0;
 	ctx->sleepers++;
@@ -265,7 +273,7 @@ static void cq_sleep(rcs_cq *cq, uint64_t until, uint64_t *step)
 
 int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms)
 {
-	uint64_t start, until, now, work, step = 0;
+	uint64_t start, until, now, work;
 	int rc;
 
 	if (!cq || !n || !c)
@@ -278,6 +286,7 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 	work = cq->ctx->work;
 	until = timeout_ms < 0 ? INT64_MAX : start + (uint64_t)timeout_ms * 1000000;
 	for (;;) {
+		cl_polled(cq->ctx);
 		if (!cq->count)
 			cl_progress(cq->ctx);
 		rc = (int)cq_take(cq, c, n);
@@ -293,10 +302,9 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 		if (work != cq->ctx->work) {
 			work = cq->ctx->work;
 			start = now;
-			step = 0;
 		}
 		if (now - start > SPIN_NS) {
-			cq_sleep(cq, until, &step);
+			cq_sleep(cq, until);
 			if (cq->ctx->fork_gen != cl_fork_gen) {
 				rc = RCS_ERR_FORKED;
 				break;
@@ -329,7 +337,7 @@ int rcs_cq_arm(rcs_cq *cq)
 		return rc;
 	cq_disarm(cq);
 	efd_drain(cq->efd);
-	if (cq->count || cl_arm(cq->ctx) || blocked(cq->ctx) || cq_empty_status(cq)) {
+	if (cq->count || cl_arm(cq->ctx) || cq->count || cq_empty_status(cq)) {
 		rc = RCS_ERR_AGAIN;
 	} else {
 		cq->armed = true;
@@ -384,6 +392,7 @@ uint64_t rcs_cntr_read(rcs_cntr *cntr)
 
 	if (!cntr || cl_enter(cntr->ctx))
 		return 0;
+	cl_polled(cntr->ctx);
 	cl_progress(cntr->ctx);
 	v = cntr->ok;
 	cl_leave(cntr->ctx);

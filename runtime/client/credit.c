@@ -10,9 +10,14 @@
  * record that takes more than half of the window (it announces it by an RTS instead), so it can
  * always count on that news.
  *
- * Half of rx_credit is what every source has from the start (the daemon plans it so); the other
- * half is lent to sources that use their windows up quickly, and taken back from them when new
- * sources come, or when they are gone.
+ * Every source has credit0 from the start; the daemon plans it so that this is half of rx_credit for the ranks
+ * of the step. The rest is lent to sources that use their windows up quickly, and taken back from them when new
+ * sources come, or when they are gone. Where there are more sources than planned (more endpoints than ranks,
+ * other steps), windows become smaller than credit0, until all that is promised fits rx_credit; what came
+ * before that the daemon keeps when it finds no room.
+ *
+ * Messages that nobody has received yet are not credited above CL_UNEXP_CAP. A source whose pieces of a matched
+ * message must not wait for that is told to send nothing else (WIRE_REC_F_HOLD).
  */
 #include "client/lib.h"
 
@@ -21,38 +26,55 @@
 void cl_credit_init(rcs_peer *p)
 {
 	p->rx_win = p->ep->ch.credit0;
+	p->ep->windows += p->rx_win;
 	p->told = p->rx_win;
 	p->win = CL_CREDIT_MIN;
 	p->limit = p->win;
 }
 
-static uint64_t budget(const rcs_ep *ep)
+static uint64_t sources(const rcs_ep *ep)
 {
-	uint64_t sources = HASH_COUNT(ep->peers), given;
+	uint64_t known = HASH_COUNT(ep->peers);
 
-	if (sources < ep->ctx->nranks)
-		sources = ep->ctx->nranks;
-	given = sources * ep->ch.credit0;
-	return given < ep->ch.rx_credit ? ep->ch.rx_credit - given : 0;
+	return known > ep->ctx->nranks ? known : ep->ctx->nranks;
+}
+
+/* All that sources may have been promised, those included that have not come yet. */
+static uint64_t promised(const rcs_ep *ep)
+{
+	return ep->windows + (sources(ep) - HASH_COUNT(ep->peers)) * ep->ch.credit0;
+}
+
+static uint64_t room(const rcs_ep *ep)
+{
+	uint64_t all = promised(ep);
+
+	return all < ep->ch.rx_credit ? ep->ch.rx_credit - all : 0;
+}
+
+static uint64_t least_window(const rcs_ep *ep)
+{
+	uint64_t share = ep->ch.rx_credit / sources(ep);
+
+	return share > ep->ch.credit0 ? ep->ch.credit0 : share < CL_CREDIT_MIN ? CL_CREDIT_MIN : share;
 }
 
 static void window_set(rcs_peer *p, uint64_t win)
 {
 	rcs_ep *ep = p->ep;
-	uint64_t cap = p->gone ? 0 : ep->ch.rx_credit / 4, room = budget(ep);
+	uint64_t most = p->gone ? 0 : ep->ch.rx_credit / 4, least = p->gone ? 0 : least_window(ep), more;
 
-	if (win > cap)
-		win = cap;
-	if (win < ep->ch.credit0)
-		win = ep->ch.credit0;
-	win &= ~7ull;
+	if (win > most)
+		win = most;
+	if (win < least)
+		win = least;
 	if (win > p->rx_win) {
-		uint64_t left = room > ep->extra ? room - ep->extra : 0;
-
-		if (win - p->rx_win > left)
-			win = p->rx_win + (left & ~7ull);
+		more = room(ep);
+		if (win - p->rx_win > more)
+			win = p->rx_win + more;
 	}
-	ep->extra = ep->extra + win - p->rx_win;
+	win &= ~7ull;
+	ep->windows = ep->windows + win - p->rx_win;
 	p->rx_win = (uint32_t)win;
 }
 
@@ -70,7 +92,8 @@ void cl_credit_gone(rcs_peer *p)
 
 static void tell(rcs_peer *p)
 {
-	struct wire_rec r = {.type = WIRE_REC_CREDIT, .arg = p->rx_win};
+	struct wire_rec r = {.type = WIRE_REC_CREDIT, .arg = p->rx_win,
+		.flags = p->hold_told ? WIRE_REC_F_HOLD : 0};
 
 	cl_ctl_send(p->ep, p, &r, NULL);
 }
@@ -79,10 +102,10 @@ static void update(rcs_peer *p)
 {
 	uint64_t now;
 
-	if (p->told - p->consumed > p->rx_win / 2)
+	if (p->gone || p->told - p->consumed > p->rx_win / 2)
 		return;
 	now = cl_now();
-	if (p->ep->extra > budget(p->ep))
+	if (promised(p->ep) > p->ep->ch.rx_credit)
 		window_set(p, p->rx_win / 2);
 	else if (now - p->credit_at < QUICK_NS)
 		window_set(p, 2ull * p->rx_win);
@@ -96,14 +119,47 @@ void cl_credit_consumed(rcs_peer *p, uint64_t charge)
 	update(p);
 }
 
-/* Too much is unread: the source is not told that this was taken out of the ring. */
-void cl_credit_hold(rcs_peer *p, uint64_t charge)
+/* Its messages wait; pieces of those that were matched go on. */
+static void hold(rcs_peer *p)
 {
-	p->held += charge;
+	if (p->hold_told)
+		return;
+	p->hold_told = true;
+	p->ep->holds_n++;
+	tell(p);
 }
 
+/* A message that found no receive: true where its source has credit for it again. */
+void cl_credit_unexpected(rcs_peer *p, uint64_t charge)
+{
+	if (p->ep->unexp_bytes > CL_UNEXP_CAP) {
+		if (!p->pulls) {
+			p->held += charge;
+			return;
+		}
+		hold(p);
+	}
+	cl_credit_consumed(p, charge);
+}
+
+static void hold_end(rcs_ep *ep)
+{
+	rcs_peer *p, *tmp;
+
+	HASH_ITER(hh, ep->peers, p, tmp) {
+		if (!p->hold_told)
+			continue;
+		p->hold_told = false;
+		tell(p);
+	}
+	ep->holds_n = 0;
+}
+
+/* It was received, or is no more. */
 void cl_credit_release(rcs_peer *p, uint64_t charge)
 {
+	if (p->ep->holds_n && p->ep->unexp_bytes <= CL_UNEXP_CAP)
+		hold_end(p->ep);
 	if (!p->held)
 		return;
 	if (charge > p->held)
@@ -115,10 +171,15 @@ void cl_credit_release(rcs_peer *p, uint64_t charge)
 void cl_credit_wish(rcs_peer *p, uint64_t window)
 {
 	uint32_t had = p->rx_win;
+	uint64_t held = p->held;
 
 	/* a pushed message must not wait for what the user has not received yet */
-	cl_credit_release(p, p->held);
-	if (window > had && p->ep->extra <= budget(p->ep))
+	if (held && p->ep->unexp_bytes > CL_UNEXP_CAP)
+		hold(p);
+	p->held = 0;
+	if (held)
+		cl_credit_consumed(p, held);
+	if (window > had && promised(p->ep) <= p->ep->ch.rx_credit)
 		window_set(p, window);
 	if (p->rx_win > had)
 		tell(p);

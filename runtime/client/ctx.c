@@ -33,9 +33,19 @@ int cl_enter(rcs_ctx *ctx)
 	return 0;
 }
 
+/* What this thread leaves undone, for lack of room or since a link is busy, is for those who sleep. */
+static void leave_to_sleepers(rcs_ctx *ctx)
+{
+	for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
+		while (!ep->lost && cl_ep_unblocked(ep))
+			;
+}
+
 /* One thread tells, so that events stay in order; the others leave theirs to it. */
 void cl_leave(rcs_ctx *ctx)
 {
+	if (ctx->sleepers)
+		leave_to_sleepers(ctx);
 	while (ctx->evq && !ctx->telling) {
 		struct cl_event *e = ctx->evq;
 		rcs_event_fn fn = ctx->event_fn;

@@ -78,6 +78,8 @@ static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, 
 	ep->serial = ctx->ep_serial++;
 	cl_region_rehome(ctx, ep);
 	DL_APPEND(ctx->eps, ep);
+	if (ctx->sleepers && shm_ring_arm(&ep->ch.rx)) /* for who sleeps already */
+		cl_ep_bell(ep);
 	*out = ep;
 	return 0;
 }
@@ -346,6 +348,12 @@ static bool written_to(const rcs_ep *ep)
 	return false;
 }
 
+/* No completion tells of these: the user counts on them from the call on. */
+static bool has_promised(const rcs_ep *ep)
+{
+	return ep->notes_n || ep->injects_n;
+}
+
 static bool has_to_say(const rcs_ep *ep)
 {
 	return ep->ctl;
@@ -374,6 +382,7 @@ void rcs_ep_close(rcs_ep *ep)
 
 	if (!ep || cl_enter(ctx))
 		return;
+	is_over(ep, has_promised);
 	wait = !is_over(ep, written_to);
 	if (!ep->lost) {
 		wait |= say_goodbye(ep);

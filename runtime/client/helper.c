@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The helper thread: progresses the context while the rank computes, sleeps while nothing comes. */
+/*
+ * The helper thread: progresses the context while the rank computes, sleeps while nothing comes. While the rank
+ * makes progress itself the helper only looks from time to time whether it still does: a bell for each message
+ * would cost the rank more than the message.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,30 +12,36 @@
 
 #include "client/lib.h"
 
+#define NAP_NS 1000000ull
+
 static void *helper_main(void *arg)
 {
 	rcs_ctx *ctx = arg;
-	uint64_t work = 0, step = 0, ns;
-	bool armed, stop;
+	uint64_t polls = 0, v;
+	bool nap, armed, stop;
 
 	do {
 		struct pollfd p[2] = {{.fd = ctx->epfd, .events = POLLIN},
 			{.fd = ctx->helper_efd, .events = POLLIN}};
 
 		pthread_mutex_lock(&ctx->lock);
+		if (read(ctx->helper_efd, &v, sizeof(v)) < 0)
+			v = 0;
 		cl_progress(ctx);
-		if (work != ctx->work)
-			step = 0;
-		work = ctx->work;
-		ns = cl_sleep_ns(ctx, &step);
-		armed = !cl_arm(ctx);
-		ctx->sleepers++;
+		nap = polls != ctx->polls;
+		polls = ctx->polls;
+		armed = !nap && !cl_arm(ctx);
+		ctx->helper_armed = armed;
+		ctx->sleepers += armed;
 		stop = ctx->helper_stop;
 		cl_leave(ctx);
-		if (armed && !stop)
-			cl_poll(p, 2, ns);
+		if (!stop && nap)
+			cl_poll(&p[1], 1, NAP_NS);
+		else if (!stop && armed)
+			cl_poll(p, 2, CL_SLEEP_NS);
 		pthread_mutex_lock(&ctx->lock);
-		ctx->sleepers--;
+		ctx->sleepers -= ctx->helper_armed;
+		ctx->helper_armed = false;
 		stop = ctx->helper_stop;
 		cl_leave(ctx);
 	} while (!stop);

@@ -36,6 +36,7 @@
 #define CL_ANSWER	  64u		   /* bytes an answer takes in the receive ring */
 #define CL_PEER_ANSWERS	  3u		   /* two CREDIT and a GONE may come from a peer unasked */
 #define CL_CQ_DEPTH	  131072u
+#define CL_SLEEP_NS	  1000000000ull /* then the daemon is looked at */
 #define CL_RTS_CHARGE	  WIRE_REC_SPACE(sizeof(struct wire_rts))
 
 struct cl_op;
@@ -165,6 +166,8 @@ struct rcs_peer {
 	bool active; /* in ep->active */
 	bool push_turn;
 	bool short_of_credit; /* what the head of pending waits for */
+	bool hold; /* it takes nothing but pieces of what was matched, now */
+	bool hold_told; /* ... from us: we do */
 	int gone;   /* status requests end with; 0: alive */
 	uint64_t asked; /* whether it is there: `ended` of its node at that time and 1, 0: never */
 	uint32_t posted_n; /* receives in ep->posted that are from it alone */
@@ -183,7 +186,7 @@ struct rcs_peer {
 	uint32_t pulls; /* receives being pushed to us */
 	struct cl_op *pending, *waiting, *pushing, *fetching;
 	struct cl_op *rma, *rma_next, *flushes; /* rma.c */
-	uint32_t rma_n;
+	uint32_t rma_n, notes_n; /* notifications that have not left */
 	rcs_peer *aprev, *anext;
 };
 
@@ -230,13 +233,14 @@ struct rcs_ep {
 	volatile uint64_t cookie; /* wire_rts; 0: what was announced is no more */
 	struct cl_op *posted, *fetchq;
 	struct cl_op *flushes; /* of all peers */
-	uint32_t rma_n;
+	uint32_t rma_n, notes_n, injects_n; /* ... not left either */
 	rcs_claim *unexp, *claimed;
 	uint64_t unexp_bytes;
 	struct cl_ctl *ctl, **ctl_tail;
 	struct wire_rec access; /* what the daemon asked to read, until there is room; type 0: nothing */
 	uint64_t answers; /* reserved now */
-	uint64_t extra;	  /* promised to sources beyond credit0 each */
+	uint64_t windows; /* of all peers: what they may have on the way to us */
+	uint32_t holds_n; /* peers that were told to send nothing but pieces */
 	bool tx_dirty, kick;
 	bool blocked; /* something waits for what no record will tell: ring room, a busy link */
 	uint32_t idle;
@@ -302,7 +306,9 @@ struct rcs_ctx {
 	bool lost_told, memlock_warned;
 	/* sleeping */
 	int epfd;
-	uint32_t sleepers;
+	uint32_t sleepers; /* that the bells are to wake */
+	bool helper_armed; /* the helper is one of them */
+	uint64_t polls;	   /* calls of the user that made progress */
 	uint64_t work; /* grows with each record taken or sent */
 	bool few_cpus;
 	pthread_t helper;
@@ -373,9 +379,9 @@ int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
 bool cl_cq_room(const rcs_cq *cq, bool send);
 void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c);
 int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
-/* How long to sleep at most: short, and then less so, while something waits for the daemon to make
- * room, of which no bell tells. *step is 0 at first and after progress. */
-uint64_t cl_sleep_ns(const rcs_ctx *ctx, uint64_t *step);
+/* What waits for room or a link is tried once more, and the daemon rings when it has either. true: some went. */
+bool cl_ep_unblocked(rcs_ep *ep);
+void cl_polled(rcs_ctx *ctx); /* the user makes progress himself: the helper leaves it to him */
 void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
 
 /* --- progress.c, ep.c -------------------------------------------------------------------------- */
@@ -383,6 +389,7 @@ void cl_progress(rcs_ctx *ctx);
 bool cl_ep_progress(rcs_ep *ep);
 void cl_ep_pump(rcs_ep *ep);
 void cl_ep_publish(rcs_ep *ep);
+void cl_ep_bell(rcs_ep *ep); /* wakes who sleeps in this process */
 void cl_ep_lost(rcs_ep *ep, int status);
 void cl_ep_drain_ctl(rcs_ep *ep);
 /* Header to the peer, with credit; sent now or queued. */
@@ -402,7 +409,7 @@ int cl_peer_insert(rcs_ep *ep, const struct wire_addr *a, rcs_peer **peer, struc
 void cl_credit_init(rcs_peer *p);
 uint64_t cl_credit_now(rcs_peer *p); /* for the credit field of a record to p */
 void cl_credit_consumed(rcs_peer *p, uint64_t charge);
-void cl_credit_hold(rcs_peer *p, uint64_t charge);
+void cl_credit_unexpected(rcs_peer *p, uint64_t charge);
 void cl_credit_release(rcs_peer *p, uint64_t charge);
 void cl_credit_gone(rcs_peer *p); /* what was lent to it is for others again */
 void cl_credit_wish(rcs_peer *p, uint64_t window); /* a large message wants more */
@@ -433,6 +440,7 @@ void cl_large_cts(rcs_peer *from, const struct wire_rec *r);
 bool cl_rma_try(struct cl_op *op); /* true: submitted */
 void cl_rma_unlink(struct cl_op *op);
 void cl_rma_ended(struct cl_op *op, int status); /* told to others that wait for it */
+void cl_note_ended(struct cl_op *note);
 void cl_rma_done(struct cl_op *op, const struct wire_rec *r);
 void cl_rma_gone(rcs_peer *p, int status); /* the peer is: what no daemon answers ends */
 /* May op, a send, not leave yet? */

@@ -172,9 +172,12 @@ void cl_op_end_send(struct cl_op *op, int status)
 	if (op->note) {
 		if (op->pair)
 			op->pair->pair = NULL;
+		cl_note_ended(op);
 		cl_op_free(op);
 		return;
 	}
+	if (op->inject)
+		ep->injects_n--;
 	if (ep->tx_cntr) {
 		if (status == RCS_OK)
 			ep->tx_cntr->ok++;

@@ -18,6 +18,14 @@ static void ring_daemon(rcs_ep *ep)
 		;
 }
 
+void cl_ep_bell(rcs_ep *ep)
+{
+	uint64_t one = 1;
+
+	while (write(ep->ch.rank_bell, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
 void cl_ep_publish(rcs_ep *ep)
 {
 	if (!ep->tx_dirty || ep->lost)

@@ -90,12 +90,6 @@ int rcs_recv_claimed(rcs_ep *ep, rcs_claim *claim, void *buf, size_t len, void *
 
 /* --- records ----------------------------------------------------------------------------------- */
 
-/* true: it counts against what the user has not received yet, and its source has to wait. */
-static bool over_cap(const rcs_peer *from)
-{
-	return from->ep->unexp_bytes > CL_UNEXP_CAP && !from->pulls;
-}
-
 static void message(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r, const uint8_t *payload)
 {
 	bool large = r->type == WIRE_REC_RTS;
@@ -138,10 +132,7 @@ static void message(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r, const 
 		memcpy(u->payload, payload, r->len);
 	DL_APPEND(ep->unexp, u);
 	ep->unexp_bytes += charge;
-	if (over_cap(from))
-		cl_credit_hold(from, charge);
-	else
-		cl_credit_consumed(from, charge);
+	cl_credit_unexpected(from, charge);
 }
 
 static void fin(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
@@ -307,6 +298,7 @@ void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload
 	case WIRE_REC_CREDIT:
 		if (r->arg >= CL_CREDIT_MIN && r->arg <= UINT32_MAX)
 			from->win = (uint32_t)r->arg;
+		from->hold = r->flags & WIRE_REC_F_HOLD;
 		break;
 	case WIRE_REC_GONE:
 		gone(ep, from, r);

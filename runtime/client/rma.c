@@ -50,6 +50,17 @@ static void flushes_count(struct cl_op **list, uint64_t seq)
 	}
 }
 
+void cl_note_ended(struct cl_op *note)
+{
+	rcs_ep *ep = note->ep;
+
+	ep->kick = true;
+	note->peer->notes_n--;
+	ep->notes_n--;
+	flushes_count(&note->peer->flushes, note->seq);
+	flushes_count(&ep->flushes, note->seq);
+}
+
 void cl_rma_ended(struct cl_op *op, int status)
 {
 	struct cl_op *note = op->pair;
@@ -244,6 +255,8 @@ static bool notify(struct cl_op *put, const struct rcs_rma *r)
 	if (!note)
 		return false;
 	note->note = true;
+	r->peer->notes_n++;
+	put->ep->notes_n++;
 	note->pair = put;
 	put->pair = note;
 	note->state = CL_PENDING;
@@ -380,7 +393,7 @@ static int flush_locked(rcs_ep *ep, rcs_peer *peer, uint32_t flags, void *contex
 		return RCS_ERR_AGAIN;
 	if (ep->tx_cq)
 		ep->tx_cq->reserved++;
-	op->left = peer ? peer->rma_n : ep->rma_n;
+	op->left = peer ? peer->rma_n + peer->notes_n : ep->rma_n + ep->notes_n;
 	if (!op->left) {
 		cl_op_end_send(op, RCS_OK);
 		return 0;

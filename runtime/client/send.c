@@ -149,6 +149,8 @@ static enum how choose(rcs_peer *p, uint64_t len)
 {
 	uint64_t left = p->limit > p->sent ? p->limit - p->sent : 0;
 
+	if (p->hold)
+		return WAIT;
 	if (len <= p->ep->ch.eager_max) {
 		uint64_t charge = WIRE_REC_SPACE(len);
 
@@ -173,7 +175,7 @@ bool cl_send_try(struct cl_op *op)
 		cl_peer_meet(p);
 	how = choose(p, op->len);
 	if (how == WAIT) {
-		p->short_of_credit = true;
+		p->short_of_credit = !p->hold; /* pieces may be what it waits for */
 		return false;
 	}
 	if (how == RENDEZVOUS)
@@ -284,6 +286,7 @@ static int send_locked(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 			cl_op_free(op);
 			return RCS_ERR_NOMEM;
 		}
+		ep->injects_n++;
 		cl_iov_get(m->iov, m->iov_n, 0, op->copy, len);
 		op->iov[0] = (struct iovec){op->copy, len};
 		op->iov_n = 1;

@@ -93,6 +93,7 @@ enum wire_rec_type {
 #define WIRE_REC_F_OFFSET    0x8u /* RPUT, RGET: tag is an offset */
 #define WIRE_REC_F_WRITE     0x10u /* ACCESS */
 #define WIRE_REC_F_OWN	     0x20u /* ACCESS */
+#define WIRE_REC_F_HOLD	     0x40u /* CREDIT: for PUSH alone, until one comes without */
 
 #define WIRE_EP_DAEMON 0xffffu /* dst_ep of records for a daemon itself */
 
