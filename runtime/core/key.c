@@ -59,6 +59,12 @@ bool core_import_unuse(struct core_import *im)
 	return answers(im);
 }
 
+void core_import_gone(struct core_import *im)
+{
+	im->revoked = im->told = true;
+	im->state = CORE_IMPORT_BAD;
+}
+
 /* --- the owner's side -------------------------------------------------------------------------------- */
 
 static struct core_importer *find(const struct core_export *x, uint32_t node)
@@ -100,15 +106,20 @@ void core_export_revoke(struct core_export *x, uint64_t until)
 	x->until = until;
 }
 
-bool core_export_answered(struct core_export *x, uint32_t node, bool *was_down)
+bool core_export_gone(struct core_export *x, uint32_t node, bool *was_down)
 {
-	struct core_importer *p = x->revoking ? find(x, node) : NULL;
+	struct core_importer *p = find(x, node);
 
 	if (!p)
 		return false;
 	*was_down = p->down;
 	*p = x->list[--x->n];
 	return true;
+}
+
+bool core_export_answered(struct core_export *x, uint32_t node, bool *was_down)
+{
+	return x->revoking && core_export_gone(x, node, was_down);
 }
 
 bool core_export_lost(struct core_export *x, uint32_t node)

@@ -50,7 +50,9 @@ bool core_import_check(struct core_import *im);
 bool core_import_learned(struct core_import *im, bool good);
 /* REVOKE; and the end of a request. true: send REVOKED now. */
 bool core_import_revoke(struct core_import *im);
-bool core_import_unuse(struct core_import *im);
+bool core_import_unuse(struct core_import *im);/* The owner's daemon is another one, which knows no such key: what names it ends, and nobody is told. */
+void core_import_gone(struct core_import *im);
+
 struct core_importer {
 	uint32_t node;
 	bool key;  /* it asked for the key; else it knows of messages alone */
@@ -74,6 +76,8 @@ bool core_export_close(struct core_export *x);
 void core_export_revoke(struct core_export *x, uint64_t until);
 /* REVOKED. false: nobody waited for it. *was_down: its rails may come up again. */
 bool core_export_answered(struct core_export *x, uint32_t node, bool *was_down);
+/* The daemon there is another one: it holds nothing. false: the former was no importer. */
+bool core_export_gone(struct core_export *x, uint32_t node, bool *was_down);
 /* It is lost: nobody waits for its word any more, only for the end of its lanes. false: it is no importer. */
 bool core_export_lost(struct core_export *x, uint32_t node);
 /* The next importer that has not answered in time, and is down from now on; NULL: none. */

@@ -322,26 +322,30 @@ void key_node_lost(struct node *n, uint32_t node)
 void key_node_anew(struct node *n, uint32_t node)
 {
 	struct announced *a, *anext;
-	struct import *im, *inext;
+	struct import *im, *tmp;
+	bool was_down;
 
 	for (struct chan *c = n->chans; c; c = c->next)
 		HASH_ITER(hh, c->announced, a, anext)
 			if (a->key.node == node)
 				announced_end(n, c, a);
-	HASH_ITER(hh, n->imports, im, inext)
-		if (im->key.node == node && import_idle(im))
-			import_forget(n, im);
-	for (uint32_t k = 0; k < n->regions_n; k++) {
-		struct core_export *x = &n->regions[k]->x;
-
-		for (uint32_t i = n->regions[k]->used ? x->n : 0; i--;) {
-			if (x->list[i].node != node)
-				continue;
-			if (x->list[i].down)
-				rails_up(n, n->link[node]);
-			x->list[i] = x->list[--x->n];
+	HASH_ITER(hh, n->imports, im, tmp)
+		if (im->key.node == node) {
+			core_import_gone(&im->m);
+			import_left(n, im);
 		}
+	for (uint32_t k = 0; k < n->regions_n; k++) {
+		struct region *g = n->regions[k];
+
+		if (!g->used || !core_export_gone(&g->x, node, &was_down))
+			continue;
+		if (was_down)
+			rails_up(n, n->link[node]);
+		if (g->x.revoking && !g->x.n)
+			region_destroy(n, g);
 	}
+	if (n->link[node])
+		link_dirty(n->link[node]);
 }
 
 /* The lanes of who is lost are stopped: no word will come any more, and none is needed. */

@@ -465,7 +465,7 @@ void key_announce(struct node *n, struct region *r); /* rails changed */
 void key_revoke(struct node *n, struct region *r);   /* and then region_destroy */
 void key_tick(struct node *n);
 void key_node_lost(struct node *n, uint32_t node);
-/* Its daemon was started anew: nobody there knows our keys, nor does it those that we know. */
+/* Another daemon is there, and all lanes to the former are fenced: it holds nothing, and its keys are gone. */
 void key_node_anew(struct node *n, uint32_t node);
 
 /* rma.c */

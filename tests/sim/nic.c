@@ -149,6 +149,7 @@ static bool arrive_packets(struct sim *s, struct sim_end *e, uint8_t lane)
 	struct sim_msg *m = &q->out[q->arr % SIM_RING];
 	uint32_t n = m->packets;
 
+	sim_key_touch(s, e, m);
 	if (n > 1 && sim_chance(s, 20))
 		n = 1 + (uint32_t)sim_below(s, n - 1);
 	p->rq_psn = core_psn_add(p->rq_psn, n);

@@ -100,7 +100,7 @@ static void async(struct sim *s, struct sim_end *e, const struct sim_async *as)
 		/* Told late, the present state is told. */
 		sim_trace(s, e, "rail %d %s", as->lane,
 			s->port[e->node][as->lane] ? "ok" : "not ok");
-		core_link_rail(l, as->lane, s->port[e->node][as->lane], as->reason, s->now);
+		sim_key_rail(s, e, as->lane, as->reason);
 		break;
 	case SIM_AS_OPENED:
 		if (q->gen != as->gen || q->state != SIM_QP_MADE)
@@ -191,6 +191,7 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 			sim_fail(s, "end %d: frame of a dead generation delivered", e->id);
 		e->delivered++;
 		s->frames++;
+		sim_key_take(s, e, m->seq);
 	}
 }
 
@@ -235,9 +236,9 @@ static bool drain(struct sim *s, struct sim_end *e)
 
 static void app(struct sim *s, struct sim_end *e)
 {
-	uint32_t n = e->app_burst;
+	uint32_t n = s->now < e->app_at ? sim_key_waiting(e) : e->app_burst;
 
-	if (s->now < e->app_at || e->submitted >= e->goal)
+	if (!n || e->submitted >= e->goal)
 		return;
 	while (n-- && e->submitted < e->goal && core_link_room(&e->link)) {
 		uint64_t seq = core_link_submit(&e->link, s->now);
@@ -246,9 +247,11 @@ static void app(struct sim *s, struct sim_end *e)
 			sim_fail(s, "end %d: submit numbered %llu", e->id, (unsigned long long)seq);
 		e->slot[seq % CORE_SLOTS] = sim_content(e->node, e->peer, seq);
 		e->slot_inc[seq % CORE_SLOTS] = e->link.peer_inc;
+		sim_key_frame(e, seq);
 		e->submitted++;
 	}
-	e->app_at = s->now + 1 + sim_below(s, 2 * e->app_gap);
+	if (s->now >= e->app_at)
+		e->app_at = s->now + 1 + sim_below(s, 2 * e->app_gap);
 }
 
 static void send_check(struct sim *s, struct sim_end *e, const struct core_act *a)
@@ -487,6 +490,8 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 			sim_fail(s, "end %d: actions without end (last %d)", e->id, a.type);
 	}
 	pump = sim_rma_pump(s, e);
+	next = sim_key_pump(s, e);
+	pump = next < pump ? next : pump;
 	count_deaths(e);
 	next = core_link_deadline(&e->link);
 	if (next <= s->now) {
@@ -499,6 +504,8 @@ void sim_node_run(struct sim *s, struct sim_end *e)
 		next = s->now + 1 * US;
 	if (e->submitted < e->goal && e->app_at < next && core_link_room(&e->link))
 		next = e->app_at;
+	if (sim_key_waiting(e) && core_link_room(&e->link))
+		next = s->now + 1 * US;
 	if (pump < next)
 		next = pump;
 	if (next != CORE_NEVER)

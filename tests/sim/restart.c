@@ -9,13 +9,14 @@
 static void begin_anew(struct sim *s, struct sim_end *e)
 {
 	for (uint32_t id = 0; id < e->rma_made; id++) {
-		if (e->rma_state[id] != SIM_RMA_MADE)
+		if (e->rma_state[id] == SIM_RMA_NONE || e->rma_state[id] == SIM_RMA_ENDED)
 			continue;
 		e->rma_state[id] = SIM_RMA_ENDED;
 		e->rma_doubt[id] = true;
 		e->rma_ended++;
 	}
 	core_rma_init(&e->rma);
+	e->rma_wait_n = 0;
 	e->epoch++;
 	e->as_n = 0;
 	e->trying = false;
@@ -59,6 +60,7 @@ void sim_restart(struct sim *s, int node)
 			continue;
 		sim_trace(s, e, "the daemon dies, and is back at %.6f", (double)up / 1e9);
 		begin_anew(s, e);
+		sim_key_anew(s, e, true);
 		e->told_unreachable = false;
 		for (uint8_t r = 0; r < CORE_LANES; r++)
 			e->qp[r].state = SIM_QP_NONE;
@@ -78,6 +80,7 @@ void sim_restarted(struct sim *s, struct sim_end *e)
 				r);
 	sim_trace(s, e, "begins anew");
 	begin_anew(s, e);
+	sim_key_anew(s, e, false);
 	/* what was to be told of this node meanwhile */
 	for (uint8_t r = 0; r < s->rails[e->node]; r++)
 		if (s->has[e->node][r])

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One-sided requests: each end submits pieces of puts and gets, the ledger (core/rma.h) brings them
- * through, and the target counts what executed. Where no rail is left for long a piece goes by frames,
- * which the session makes exactly once: here it simply executes.
+ * through, and the target counts what executed. They go to regions of the peer whose keys are asked for, or
+ * fetch messages that it has announced (key.c). Where no rail is left for long a piece goes by frames, which the
+ * session makes exactly once; the peer executes it later.
  */
 #include "sim.h"
+
+#include <stddef.h>
 
 #include "core/psn.h"
 
@@ -22,12 +25,35 @@ static uint8_t all_rails(const struct sim *s)
 	return (uint8_t)((1u << s->cfg.rails) - 1);
 }
 
-static void ended(struct sim *s, struct sim_end *e, uint32_t id)
+static void ended(struct sim *s, struct sim_end *e, uint32_t id, enum sim_rma_how how)
 {
-	if (e->rma_state[id] != SIM_RMA_MADE)
+	uint16_t region = e->rma_region[id];
+
+	if (e->rma_state[id] == SIM_RMA_NONE || e->rma_state[id] == SIM_RMA_ENDED)
 		sim_fail(s, "end %d: request %u ended twice", e->id, id);
+	if (how == SIM_RMA_REFUSED && s->end[e->id ^ 1].reg[region].state == SIM_REGION_OPEN)
+		sim_fail(s, "end %d: request %u was refused, and region %u is open", e->id, id, region);
+	e->rma_how[id] = (uint8_t)how;
 	e->rma_state[id] = SIM_RMA_ENDED;
 	e->rma_ended++;
+	if (core_import_unuse(&e->imp[region].m))
+		sim_key_send(s, e, (struct sim_rec){.type = SIM_REC_REVOKED, .region = region});
+	if (e->rma_message[id])
+		sim_key_send(s, e, (struct sim_rec){.type = SIM_REC_FIN, .region = region});
+}
+
+/* The put writes memory, by whatever way. */
+void sim_rma_executed(struct sim *s, struct sim_end *e, uint32_t id)
+{
+	if (e->rma_state[id] == SIM_RMA_ENDED)
+		sim_fail(s, "end %d: put %u executed after it had ended", e->id, id);
+	else if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
+		sim_fail(s, "end %d: put %u executed twice", e->id, id);
+}
+
+void sim_rma_framed(struct sim *s, struct sim_end *e, uint32_t id, bool ok)
+{
+	ended(s, e, id, ok ? SIM_RMA_OK : SIM_RMA_REFUSED);
 }
 
 bool sim_rma_caught(const struct sim *s, int node, uint8_t lane)
@@ -57,10 +83,7 @@ void sim_rma_run(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 	if (m->type != SIM_PUT)
 		return;
 	e->rma_ran[id] = peer->uid;
-	if (e->rma_state[id] == SIM_RMA_ENDED)
-		sim_fail(s, "end %d: put %u executed after it had ended", e->id, id);
-	else if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
-		sim_fail(s, "end %d: put %u executed twice", e->id, id);
+	sim_rma_executed(s, e, id);
 }
 
 static void end(struct sim *s, struct sim_end *e, int piece, enum core_piece_end how)
@@ -71,11 +94,11 @@ static void end(struct sim *s, struct sim_end *e, int piece, enum core_piece_end
 	case CORE_PIECE_EXECUTED:
 		if (!e->rma_get[id] && !e->rma_runs[id])
 			sim_fail(s, "end %d: put %u reported executed, and was not", e->id, id);
-		ended(s, e, id);
+		ended(s, e, id, SIM_RMA_OK);
 		break;
 	case CORE_PIECE_AMBIGUOUS:
 	case CORE_PIECE_REFUSED:
-		ended(s, e, id);
+		ended(s, e, id, SIM_RMA_AMBIGUOUS);
 		break;
 	default:
 		break;
@@ -136,6 +159,17 @@ void sim_rma_fenced(struct sim *s, struct sim_end *e, uint8_t lane, uint32_t gen
 	core_rma_fenced(&e->rma, &e->link, lane, gen, s->now);
 }
 
+static void ask(struct sim *s, struct sim_end *e, uint16_t region)
+{
+	sim_key_send(s, e, (struct sim_rec){.type = SIM_REC_ASK, .region = region});
+}
+
+static void check_key(struct sim *s, struct sim_end *e, uint16_t region)
+{
+	if (core_import_check(&e->imp[region].m))
+		ask(s, e, region);
+}
+
 /* The peer could not tell of this put: no ledger write behind it can have executed. */
 static void doubt(struct sim *s, struct sim_end *e, const struct core_act *a, uint32_t id, bool again)
 {
@@ -159,31 +193,117 @@ void sim_rma_report(struct sim *s, struct sim_end *e, const struct core_act *a)
 			return;
 		if (a->told != CORE_TOLD_PSN && how != CORE_PIECE_EXECUTED)
 			doubt(s, e, a, e->piece_id[piece], how == CORE_PIECE_GOES_ON);
+		if (how == CORE_PIECE_GOES_ON && !e->rma_message[e->piece_id[piece]])
+			check_key(s, e, e->rma_region[e->piece_id[piece]]);
 		end(s, e, piece, how);
-		if (how == CORE_PIECE_GOES_ON)
-			core_rma_rails(&e->rma, piece, all_rails(s));
 	}
+}
+
+/* A message that the peer has announced; NULL: none. */
+static struct sim_rec *message(struct sim *s, struct sim_end *e)
+{
+	struct sim_rec *a = &e->ann[sim_below(s, SIM_ANN)];
+
+	return a->type ? a : NULL;
+}
+
+static void fetch(struct sim *s, struct sim_end *e, uint32_t id, struct sim_rec *a)
+{
+	e->rma_message[id] = e->rma_get[id] = true;
+	e->rma_region[id] = a->region;
+	e->rma_addr[id] = a->addr;
+	e->rma_rkey[id] = a->rkey;
+	e->rma_len[id] = (uint32_t)a->len;
+	a->type = SIM_REC_NONE;
+	if (core_import_message(&e->imp[e->rma_region[id]].m))
+		return;
+	/* its sender is gone, or closes the region */
+	e->imp[e->rma_region[id]].m.uses++; /* ended() takes it back */
+	ended(s, e, id, SIM_RMA_REFUSED);
+}
+
+static void request(struct sim *s, struct sim_end *e, uint32_t id)
+{
+	e->rma_get[id] = sim_chance(s, 30);
+	e->rma_len[id] = (uint32_t)sim_below(s, sim_chance(s, 50) ? 200 : 10 * MTU);
+	e->rma_addr[id] = sim_chance(s, 30) ? 0 : sim_below(s, 1 << 19);
+	if (core_import_use(&e->imp[e->rma_region[id]].m))
+		ask(s, e, e->rma_region[id]);
 }
 
 static void submit(struct sim *s, struct sim_end *e)
 {
 	while (e->rma_made < e->rma_goal && s->now >= e->rma_at) {
+		struct sim_rec *a = sim_chance(s, 50) ? message(s, e) : NULL;
 		uint32_t id = e->rma_made;
-		bool get = sim_chance(s, 30);
-		uint32_t len = (uint32_t)sim_below(s, sim_chance(s, 50) ? 200 : 10 * MTU);
-		bool replay = sim_chance(s, 50);
-		int piece = core_rma_submit(&e->rma, get ? CORE_GET : CORE_PUT, len, all_rails(s), replay,
-			s->now);
 
-		if (piece < 0)
+		if (!a && !sim_key_offer(s, &s->end[e->id ^ 1], &e->rma_region[id]))
 			break;
-		e->piece_id[piece] = id;
-		e->rma_get[id] = get;
-		e->rma_replay[id] = replay;
-		e->rma_state[id] = SIM_RMA_MADE;
+		e->rma_replay[id] = sim_chance(s, 50);
+		e->rma_state[id] = SIM_RMA_WAITS;
 		e->rma_made++;
+		if (a)
+			fetch(s, e, id, a);
+		else
+			request(s, e, id);
+		if (e->rma_state[id] == SIM_RMA_WAITS)
+			e->rma_wait[e->rma_wait_n++] = id;
 		if (sim_chance(s, 30))
 			e->rma_at = s->now + sim_below(s, 2 * s->heal_at / (e->rma_goal + 1) * 3);
+	}
+	for (uint32_t i = 0; i < SIM_ANN && e->rma_made == e->rma_goal; i++)
+		if (e->ann[i].type) { /* had otherwise */
+			sim_key_send(s, e, (struct sim_rec){.type = SIM_REC_FIN, .region = e->ann[i].region});
+			e->ann[i].type = SIM_REC_NONE;
+		}
+}
+
+/* What the key of the request says now; a message brought its own. */
+static enum core_import_state key_state(const struct sim_end *e, uint32_t id)
+{
+	const struct core_import *m = &e->imp[e->rma_region[id]].m;
+
+	return e->rma_message[id] && !m->revoked ? CORE_IMPORT_GOOD : m->state;
+}
+
+/* Those that wait, in their order, as far as there are pieces. */
+static void begin(struct sim *s, struct sim_end *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->rma_wait_n; i++) {
+		uint32_t id = e->rma_wait[i];
+		int piece = -1;
+
+		if (key_state(e, id) == CORE_IMPORT_BAD) {
+			ended(s, e, id, SIM_RMA_REFUSED);
+			continue;
+		}
+		if (key_state(e, id) == CORE_IMPORT_GOOD)
+			piece = core_rma_submit(&e->rma, e->rma_get[id] ? CORE_GET : CORE_PUT, e->rma_len[id],
+				all_rails(s), e->rma_replay[id], s->now);
+		if (piece < 0) {
+			e->rma_wait[n++] = id;
+			continue;
+		}
+		e->piece_id[piece] = id;
+		e->rma_state[id] = SIM_RMA_MADE;
+	}
+	e->rma_wait_n = n;
+}
+
+/* Pieces that are not posted: their keys may have changed. */
+static void review(struct sim *s, struct sim_end *e)
+{
+	for (uint16_t i = e->rma.head, next; i != CORE_PIECES; i = next) {
+		enum core_import_state key = key_state(e, e->piece_id[i]);
+
+		next = e->rma.piece[i].next;
+		core_rma_rails(&e->rma, i, key == CORE_IMPORT_GOOD ? all_rails(s) : 0);
+		if (key != CORE_IMPORT_BAD)
+			continue;
+		core_rma_drop(&e->rma, i);
+		ended(s, e, e->piece_id[i], SIM_RMA_REFUSED);
 	}
 }
 
@@ -217,10 +337,17 @@ static void post(struct sim *s, struct sim_end *e)
 	}
 	while (core_rma_pick(&e->rma, &e->link, room, &piece, &lane)) {
 		const struct core_piece *p = &e->rma.piece[piece];
+		uint32_t id = e->piece_id[piece];
 		struct sim_qp *q = &e->qp[lane];
 		struct sim_msg m = {.type = p->verb == CORE_GET ? SIM_GET : SIM_PUT,
-			.gen = e->link.lane[lane].gen, .seq = e->piece_id[piece], .piece = (uint16_t)piece,
-			.packets = core_psn_packets(p->len, MTU)};
+			.gen = e->link.lane[lane].gen, .seq = id, .piece = (uint16_t)piece,
+			.packets = core_psn_packets(p->len, MTU), .rkey = e->rma_rkey[id],
+			.addr = e->rma_addr[id]};
+
+		if (!e->rma_message[id]) {
+			m.rkey = e->imp[e->rma_region[id]].rkey;
+			m.addr += e->imp[e->rma_region[id]].base;
+		}
 
 		if (q->state != SIM_QP_READY || q->gen != m.gen) {
 			sim_fail(s, "end %d lane %d: a piece for generation %u, which is not there", e->id,
@@ -248,12 +375,15 @@ static void by_frames(struct sim *s, struct sim_end *e)
 		next = e->rma.piece[i].next;
 		if (s->now < e->rma.piece[i].queued_at + FRAMES_NS)
 			continue;
-		if (!e->rma_get[id]) {
-			if (++e->rma_runs[id] > 1 && !e->rma_doubt[id])
-				sim_fail(s, "end %d: put %u goes by frames, and had executed", e->id, id);
-		}
+		if (key_state(e, id) != CORE_IMPORT_GOOD)
+			continue;
 		core_rma_drop(&e->rma, i);
-		ended(s, e, id);
+		if (e->rma_get[id]) {
+			ended(s, e, id, SIM_RMA_OK);
+			continue;
+		}
+		e->rma_state[id] = SIM_RMA_FRAMED;
+		sim_key_send(s, e, (struct sim_rec){.type = SIM_REC_PUT, .region = e->rma_region[id], .id = id});
 	}
 }
 
@@ -261,6 +391,8 @@ static void by_frames(struct sim *s, struct sim_end *e)
 uint64_t sim_rma_pump(struct sim *s, struct sim_end *e)
 {
 	submit(s, e);
+	begin(s, e);
+	review(s, e);
 	post(s, e);
 	by_frames(s, e);
 	if (e->rma.head != CORE_PIECES)
@@ -276,6 +408,6 @@ void sim_rma_check(struct sim *s, const struct sim_end *e)
 		if (e->rma.lane[i].bytes || e->rma.lane[i].posts || e->rma.lane[i].reads)
 			sim_fail(s, "end %d lane %d: counts of posted pieces are left at rest", e->id, i);
 	for (uint32_t id = 0; id < e->rma_goal; id++)
-		if (!e->rma_get[id] && !e->rma_doubt[id] && e->rma_runs[id] != 1)
+		if (!e->rma_get[id] && !e->rma_doubt[id] && e->rma_runs[id] != (e->rma_how[id] != SIM_RMA_REFUSED))
 			sim_fail(s, "end %d: put %u executed %d times", e->id, id, e->rma_runs[id]);
 }

@@ -3,8 +3,8 @@
  * sim.h - nodes, networks and faults for the protocol, from one seed.
  *
  * world.c has time, chance and the run of a seed; nic.c RC queue pairs and sockets; node.c the
- * node that drives core/link.h as the daemon does, and the checks; fault.c what breaks; restart.c daemons that
- * die and come back.
+ * node that drives core/link.h as the daemon does, and the checks; rma.c puts and gets, key.c the regions
+ * they go to and their keys; fault.c what breaks; restart.c daemons that die and come back.
  */
 #ifndef RCS_SIM_H
 #define RCS_SIM_H
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/key.h"
 #include "core/link.h"
 #include "core/rma.h"
 
@@ -31,7 +32,52 @@
 
 enum sim_msg_type { SIM_DATA, SIM_ACK, SIM_CTRL, SIM_PUT, SIM_GET, SIM_WORD };
 enum sim_lie { SIM_LIE_NONE, SIM_LIE_RANDOM, SIM_LIE_STUCK, SIM_LIE_AHEAD };
-enum sim_rma_state { SIM_RMA_NONE, SIM_RMA_MADE, SIM_RMA_ENDED };
+enum sim_rma_state { SIM_RMA_NONE, SIM_RMA_WAITS, SIM_RMA_MADE, SIM_RMA_FRAMED, SIM_RMA_ENDED };
+enum sim_rma_how { SIM_RMA_OK, SIM_RMA_AMBIGUOUS, SIM_RMA_REFUSED };
+
+/* Memory of an end, that the peer's requests go to. */
+#define SIM_REGIONS 24u	  /* of an end, one after the other */
+#define SIM_OPEN    4u	  /* at a time */
+#define SIM_RECS    4096u /* records that wait for a frame */
+#define SIM_ANN	    16u	  /* messages that were announced and are not over */
+#define SIM_WORK    512u  /* puts as frames that are not executed yet */
+
+enum sim_rec_type {
+	SIM_REC_NONE,
+	SIM_REC_ASK,
+	SIM_REC_KEY,
+	SIM_REC_REVOKE,
+	SIM_REC_REVOKED,
+	SIM_REC_RTS,
+	SIM_REC_FIN,
+	SIM_REC_PUT,
+	SIM_REC_DONE,
+};
+
+struct sim_rec { /* in a frame */
+	uint8_t type;
+	bool ok;
+	uint16_t region;
+	uint32_t id, rkey;
+	uint64_t addr, len, due;
+};
+
+enum sim_region_state { SIM_REGION_NONE, SIM_REGION_OPEN, SIM_REGION_CLOSING, SIM_REGION_CLOSED };
+
+struct sim_region {
+	uint8_t state;
+	bool dead; /* its rank was killed */
+	uint32_t rkey, messages;
+	uint64_t base, len, until;
+	struct core_export x;
+	struct core_importer importer[1];
+};
+
+struct sim_import {
+	struct core_import m;
+	uint64_t base;
+	uint32_t rkey;
+};
 
 struct sim_msg {
 	uint8_t type;
@@ -41,6 +87,8 @@ struct sim_msg {
 	uint16_t piece;
 	bool want_word;	  /* frames: the sender's device is known to lie */
 	uint32_t packets; /* PUT, GET, WORD: that have not arrived */
+	uint32_t rkey;	  /* PUT, GET */
+	uint64_t addr;
 	struct core_ctrl ctrl;
 	uint32_t inc, to_inc; /* incarnation of the sender; DATA: of whom it was submitted for, 0: not known */
 };
@@ -122,6 +170,24 @@ struct sim_end { /* one node's side of a pair */
 	bool rma_get[SIM_RMA], rma_replay[SIM_RMA], rma_doubt[SIM_RMA]; /* doubt: may have run, said the peer */
 	uint8_t rma_state[SIM_RMA], rma_runs[SIM_RMA];
 	uint32_t rma_ran[SIM_RMA], rma_cover[SIM_RMA]; /* on this queue pair; a ledger write came behind it */
+	uint16_t rma_region[SIM_RMA];
+	uint8_t rma_how[SIM_RMA];
+	bool rma_message[SIM_RMA]; /* announced; addr and rkey are its own */
+	uint64_t rma_addr[SIM_RMA]; /* else: offset in the region */
+	uint32_t rma_rkey[SIM_RMA], rma_len[SIM_RMA];
+	uint32_t rma_wait[SIM_RMA], rma_wait_n; /* for a key, or a piece */
+	struct sim_import imp[SIM_REGIONS];
+	struct sim_rec ann[SIM_ANN];
+	/* its own memory */
+	struct sim_region reg[SIM_REGIONS];
+	uint32_t reg_n, reg_goal, ann_out, no_rails;
+	uint64_t reg_at;
+	uint32_t rkey_free[SIM_REGIONS], rkey_free_n, rkey_next;
+	struct sim_rec work[SIM_WORK];
+	uint32_t work_head, work_tail;
+	/* records on their way: queued, and in the frames of the slots */
+	struct sim_rec rec[SIM_RECS], rec_sent[CORE_SLOTS];
+	uint32_t rec_head, rec_tail;
 };
 
 enum sim_ev_type {
@@ -229,6 +295,23 @@ void sim_rma_check(struct sim *s, const struct sim_end *e);
 /* restart.c */
 void sim_restart(struct sim *s, int node);
 void sim_restarted(struct sim *s, struct sim_end *e); /* the machine says so of e's peer */
+
+/* key.c */
+void sim_key_setup(struct sim *s, struct sim_end *e);
+void sim_key_send(struct sim *s, struct sim_end *e, struct sim_rec r);
+uint32_t sim_key_waiting(const struct sim_end *e); /* records without a frame */
+void sim_key_frame(struct sim_end *e, uint64_t seq); /* the frame takes the next record */
+void sim_key_take(struct sim *s, struct sim_end *e, uint64_t seq); /* ... and was delivered to e */
+void sim_key_touch(struct sim *s, struct sim_end *e, const struct sim_msg *m); /* a packet at e's peer */
+void sim_key_rail(struct sim *s, struct sim_end *e, uint8_t lane, uint8_t reason); /* its port changed */
+bool sim_key_offer(struct sim *s, struct sim_end *e, uint16_t *region); /* one of e's, for a request of its peer */
+uint64_t sim_key_pump(struct sim *s, struct sim_end *e);
+void sim_key_anew(struct sim *s, struct sim_end *e, bool itself); /* another daemon is there: e's, or its peer's */
+bool sim_key_done(const struct sim *s, const struct sim_end *e);
+void sim_key_check(struct sim *s, const struct sim_end *e);
+/* rma.c, called by key.c */
+void sim_rma_framed(struct sim *s, struct sim_end *e, uint32_t id, bool ok); /* DONE has come */
+void sim_rma_executed(struct sim *s, struct sim_end *e, uint32_t id);
 
 /* fault.c */
 void sim_fault_start(struct sim *s);

@@ -205,6 +205,7 @@ static void setup(struct sim *s)
 			e->goal = sim_below(s, 2 * total / (uint64_t)s->ends + 1);
 			core_rma_init(&e->rma);
 			e->rma_goal = cfg.rails && sim_chance(s, 80) ? (uint32_t)sim_below(s, SIM_RMA) : 0;
+			sim_key_setup(s, e);
 			e->app_burst = 1 + (uint32_t)sim_below(s, sim_chance(s, 50) ? 4 : 150);
 			e->app_gap = s->heal_at * e->app_burst / (e->goal + 1) + 1;
 			if (sim_chance(s, 50) || (e->node < e->peer) == lower)
@@ -291,7 +292,7 @@ static bool done(const struct sim *s)
 	for (int i = 0; i < s->ends; i++) {
 		const struct sim_end *e = &s->end[i];
 
-		if (e->rma_ended < e->rma_goal || e->submitted < e->goal || s->end[i ^ 1].delivered < e->goal ||
+		if (e->rma_ended < e->rma_goal || !sim_key_done(s, e) || e->submitted < e->goal || s->end[i ^ 1].delivered < e->goal ||
 			e->link.tail != e->goal)
 			return false;
 	}
@@ -316,6 +317,7 @@ static void check_end(struct sim *s, const struct sim_end *e)
 		sim_fail(s, "end %d: %" PRIu64 " frames delivered of %" PRIu64, e->id,
 			s->end[e->id ^ 1].delivered, e->goal);
 	sim_rma_check(s, e);
+	sim_key_check(s, e);
 	if (core_link_room(l) != CORE_SLOTS)
 		sim_fail(s, "end %d: slots are still held at rest", e->id);
 	for (uint32_t i = 0; i < CORE_SLOTS; i++)

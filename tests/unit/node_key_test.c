@@ -586,6 +586,44 @@ static void a_lost_importer_is_not_waited_for(void **state)
 	assert_false(r->used);
 }
 
+/* The importer's daemon was killed and another one is there: it holds nothing, and the rails may come back. */
+static void a_new_daemon_is_no_importer(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[OWNER];
+
+	put(g, 0, 64, 0, true);
+	turns(g);
+	owner_closes(g);
+	s->n.now += 2000000000ull;
+	key_tick(&s->n);
+	assert_int_equal(s->l.no_rails, 1);
+	key_node_anew(&s->n, 0);
+	assert_int_equal(s->l.no_rails, 0);
+	assert_false(region_of(s)->used);
+	complete(g, VERBS_OK);
+}
+
+/* The owner's is another: what names its keys ends, and a message of it is not fetched. */
+static void keys_of_a_former_daemon_are_gone(void **state)
+{
+	struct rig *g = *state;
+
+	put(g, 0, 64, 0, true);
+	announce(g, 5);
+	key_node_anew(&g->s[0].n, OWNER);
+	fetch(g, 5);
+	assert_int_equal(g->s[0].done_status, RCS_ERR_AGAIN);
+	put(g, 0, 64, 0, true);
+	turn(g);
+	assert_int_equal(g->s[0].done_status, RCS_ERR_ACCESS);
+	assert_int_equal(posted.n, 1);
+	complete(g, VERBS_OK);
+	turn(g);
+	assert_int_equal(carry(g, 0), 0);
+	assert_null(g->s[0].n.imports);
+}
+
 /* --- registrations ---------------------------------------------------------------------------------- */
 
 /* The device was replaced between the loan and the word of it: that handle is another object's by now. */
@@ -935,6 +973,8 @@ int main(void)
 		TEST(a_put_during_a_revocation_ends_and_holds_up_nothing),
 		TEST(who_answers_late_has_its_rails_back),
 		TEST(a_lost_importer_is_not_waited_for),
+		TEST(a_new_daemon_is_no_importer),
+		TEST(keys_of_a_former_daemon_are_gone),
 		TEST(what_was_registered_with_a_replaced_device_is_not_used),
 		TEST(ids_of_closed_regions_are_used_again_with_another_generation),
 		TEST(a_small_put_waits_for_turns_not_for_all_that_others_want),
