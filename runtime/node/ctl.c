@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "node/access.h"
+#include "node/job.h"
 
 #define CONNS_MAX (2 * NODE_CHANS_MAX + 64) /* with spares each context has one more */
 
@@ -294,6 +295,14 @@ static size_t want_len(uint32_t type)
 	}
 }
 
+/* A step's notifier is in slurmstepd, of the user who made the run dir: root, or who runs a Slurm of his own. */
+static bool is_slurm(const struct node *n, const struct chan *c)
+{
+	struct stat st;
+
+	return c->uid == 0 || (!stat(n->o.run_dir, &st) && st.st_uid == c->uid);
+}
+
 static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 {
 	struct chan *c = (struct chan *)w;
@@ -349,6 +358,10 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		do_status(n, c);
 		break;
 	case SHM_MSG_MONITOR:
+		if (!is_slurm(n, c)) {
+			ctl_reply(c, SHM_MSG_MONITOR, -EPERM, "only Slurm's notifier says who is in a step");
+			break;
+		}
 		if (c->kind == CHAN_NEW)
 			c->kind = CHAN_MONITOR;
 		if ((size_t)got > sizeof(u.monitor) && u.monitor.len == (size_t)got - sizeof(u.monitor))
@@ -382,6 +395,48 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 	}
 }
 
+/*
+ * Who it is, as far as the kernel tells: the user, and by the cgroups that root has made the job. Processes of one
+ * job are not told apart, nor are those of one user where no cgroups are.
+ */
+static bool is_ours(struct node *n, const struct ucred *cred)
+{
+	uint32_t job;
+
+	if (cred->uid == 0)
+		return true;
+	if (cred->uid != n->o.uid) {
+		node_log(n, CONFIG_LOG_WARN, "refused a process of user %u on the socket: the job is user %u's",
+			cred->uid, n->o.uid);
+		return false;
+	}
+	job = job_of_process(cred->pid);
+	if (!job || job == n->o.job)
+		return true;
+	node_log(n, CONFIG_LOG_WARN, "refused process %d on the socket: by its cgroup it belongs to job %u", (int)cred->pid,
+		job);
+	return false;
+}
+
+static bool admit(struct node *n, int fd, const struct ucred *cred)
+{
+	struct chan *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return false;
+	c->sock.fd = fd;
+	c->sock.ready = conn_ready;
+	c->uid = cred->uid;
+	c->bell.fd = c->rank_bell = c->memfd = -1;
+	if (node_watch(n, &c->sock, EPOLLIN)) {
+		free(c);
+		return false;
+	}
+	c->next = n->chans;
+	n->chans = c;
+	return true;
+}
+
 static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 {
 	unsigned count = 0;
@@ -393,34 +448,25 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 		int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		struct ucred cred = {.uid = (uid_t)-1};
 		socklen_t len = sizeof(cred);
-		struct chan *c;
 
-		if (fd < 0)
+		if (fd < 0) {
+			/* who waits would keep the loop awake: until ctl_tick() */
+			if (errno == EMFILE || errno == ENFILE)
+				node_rewatch(n, w, 0);
 			return;
+		}
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
-		if (cred.uid != 0 && cred.uid != n->o.uid) {
-			node_log(n, CONFIG_LOG_WARN, "refused a process of user %u on the socket: the job is user "
-				"%u's", cred.uid, n->o.uid);
+		/* ranks, however many, leave room for root's notifiers and command */
+		if (!is_ours(n, &cred) || (count >= CONNS_MAX && cred.uid) || !admit(n, fd, &cred))
 			close(fd);
-			continue;
-		}
-		c = count < CONNS_MAX ? calloc(1, sizeof(*c)) : NULL;
-		if (!c) {
-			close(fd);
-			continue;
-		}
-		c->sock.fd = fd;
-		c->sock.ready = conn_ready;
-		c->bell.fd = c->rank_bell = c->memfd = -1;
-		if (node_watch(n, &c->sock, EPOLLIN)) {
-			close(fd);
-			free(c);
-			continue;
-		}
-		c->next = n->chans;
-		n->chans = c;
-		count++;
+		else
+			count++;
 	}
+}
+
+void ctl_tick(struct node *n)
+{
+	node_rewatch(n, &n->ctl, EPOLLIN);
 }
 
 /* The process that listens there, 0 if there is none: a socket that nobody serves refuses. */

@@ -47,6 +47,37 @@ enum job_is job_said(const char *text, uid_t uid)
 	return owner != uid || has_ended(state) ? JOB_GONE : JOB_THERE;
 }
 
+uint32_t job_of_cgroups(const char *text)
+{
+	static const char part[] = "/job_";
+	uint32_t job = 0;
+
+	for (const char *s = text; (s = strstr(s, part)); s++) {
+		char *end;
+		unsigned long number = strtoul(s + sizeof(part) - 1, &end, 10);
+
+		if (end > s + sizeof(part) - 1 && (*end == '/' || *end == '\n' || !*end) && number <= UINT32_MAX)
+			job = (uint32_t)number;
+	}
+	return job;
+}
+
+uint32_t job_of_process(pid_t pid)
+{
+	char path[32], text[4096];
+	ssize_t got = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
+		got = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[got > 0 ? got : 0] = '\0';
+	return job_of_cgroups(text);
+}
+
 /* --- asking, in a thread ---------------------------------------------------------------------------- */
 
 struct question {

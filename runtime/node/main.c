@@ -59,8 +59,8 @@ static void refuse(struct node *n, const char *fmt, const char *arg)
 	char what[256], why[512];
 
 	snprintf(what, sizeof(what), fmt, arg);
-	snprintf(why, sizeof(why), "rcshared " RCS_VERSION " is not of the plugin's release (%s); install "
-		"both from the same one", what);
+	snprintf(why, sizeof(why), "rcshared " RCS_VERSION " and Slurm's plugin are of different releases (%s); "
+		"install both from the same one", what);
 	fprintf(stderr, "rcshared: %s\n", why);
 	usage(stderr);
 	say(n, "error: %s\n", why);
@@ -200,7 +200,7 @@ static void options(struct node *n, int argc, char **argv)
 			break;
 		case 'a':
 			if (number(n, name, optarg) != SHM_ABI)
-				refuse(n, "its channels are of another version, %s", optarg);
+				refuse(n, "the plugin has ABI version %s", optarg);
 			break;
 		case 'h':
 			usage(stdout);
@@ -233,7 +233,7 @@ static int read_token(struct node *n, char *why)
 			got += (size_t)r;
 	}
 	if (got != sizeof(n->token)) {
-		snprintf(why, SHM_SENTENCE, "no job token came from the plugin; check key_file in rcshare.conf");
+		snprintf(why, SHM_SENTENCE, "the plugin sent no job token: check key_file in rcshare.conf, and slurmd's log");
 		return -EINVAL;
 	}
 	close(n->o.token_fd);
@@ -440,6 +440,7 @@ static void tick(struct node *n)
 	if (n->vb)
 		verbs_tick(n->vb, n->now);
 	tcp_tick(n);
+	ctl_tick(n);
 	contact_tick(n);
 	region_tick(n);
 	loan_tick(n);
@@ -550,6 +551,10 @@ int main(int argc, char **argv)
 	char why[SHM_SENTENCE + 64] = "";
 	sigset_t set;
 
+	/* What is in its memory and descriptors, the token and all ranks' keys, no other process of the user may look at. */
+#ifndef __SANITIZE_ADDRESS__ /* it looks for leaks by attaching to itself */
+	prctl(PR_SET_DUMPABLE, 0);
+#endif
 	options(&n, argc, argv);
 	node_log_open("/dev/log");
 	prctl(PR_SET_NAME, "rcshared");

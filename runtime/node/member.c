@@ -166,8 +166,9 @@ void member_begin(struct node *n, struct chan *c, const struct shm_monitor *req)
 	n->members = m;
 	err = begin(n, m, req);
 	if (err) {
-		node_log(n, CONFIG_LOG_WARN, "no membership for step %u: %s", m->step, err == -EINVAL ?
-			"its nodes are not those of the job" : "out of memory");
+		node_log(n, CONFIG_LOG_WARN, "lost nodes of step %u are not noticed: %s", m->step, err == -EINVAL ?
+			"Slurm names nodes for it that this job's daemon does not know; start a first step on all nodes "
+			"of the job" : "out of memory");
 		n->no_member = m->step;
 	}
 	if (err || m->nodes < 2) {

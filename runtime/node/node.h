@@ -138,6 +138,7 @@ struct chan {
 	struct watch sock; /* first */
 	struct watch bell; /* eventfd by which the rank wakes us */
 	enum chan_kind kind;
+	uid_t uid; /* of its process when it connected */
 	uint16_t slot;
 	uint32_t epoch;
 	uint32_t step, rank, pid;
@@ -367,6 +368,7 @@ void ctl_answer(struct chan *c, const void *msg, size_t len, const int *fds, uns
 /* Any answer without fds or fields of its own; err 0: done. */
 void ctl_reply(struct chan *c, uint32_t type, int err, const char *sentence);
 void ctl_eager_check(struct node *n);
+void ctl_tick(struct node *n);
 void ctl_dereg_done(struct chan *c);
 
 /* loan.c: ranks register their memory */

@@ -165,7 +165,7 @@ port() {	# port NODE: where the daemon of job $id listens there
 	run srun -w b0 --rcshare=on "$apps/rcs_bad" init
 	"$bed" plugin "$line"
 	echo "$output"
-	[[ $output == *"rcshare: b0: not used: rcshared "*" is not of the plugin's release (its channels are of another version, "*"); install both from the same one; the job runs"* ]]
+	[[ $output == *"rcshare: b0: not used: rcshared "*" and Slurm's plugin are of different releases (the plugin has ABI version "*"); install both from the same one; the job runs"* ]]
 	[[ $output == *"init: RCS_ERR_NO_RUNTIME: "* ]]
 	# the plugin
 	"$bed" plugin "${line/"$root/build/rcshare_spank.so"/"$other/rcshare_spank.so"}"
@@ -173,14 +173,14 @@ port() {	# port NODE: where the daemon of job $id listens there
 	"$bed" plugin "$line"
 	echo "$output"
 	[ "$status" -ne 0 ]
-	[[ $output == *"step refused"*"is not of the plugin's release (its channels are of another version, 99)"* ]]
+	[[ $output == *"step refused"*"are of different releases (the plugin has ABI version 99)"* ]]
 }
 
 @test "an option that the daemon does not know is told to the plugin" {
 	run "$bed" run --on b0 -- "$daemon" --job 1 --colour blue --ready-fd 1
 	echo "$output"
 	[ "$status" -eq 2 ]
-	[[ $output == *"error: rcshared "*" is not of the plugin's release (--colour is not known, or lacks its value); install both from the same one"* ]]
+	[[ $output == *"error: rcshared "*" and Slurm's plugin are of different releases (--colour is not known, or lacks its value); install both from the same one"* ]]
 	run "$bed" run --on b0 -- "$daemon" --ready-fd 1 --nodes many
 	[ "$status" -eq 2 ]
 	[[ $output == *"error: "*"(--nodes wants a number, not 'many')"* ]]

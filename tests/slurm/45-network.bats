@@ -194,3 +194,25 @@ usual_names() {
 	on_node b0 sh -c 'rm -r /run/rcshare/*'
 	on_node b0 sh -c 'find /sys/fs/cgroup -depth -name rcshared -exec rmdir {} + 2>/dev/null || :'
 }
+
+@test "no process of the user looks into the daemon, and only Slurm says who is in a step" {
+	traffic -N3
+	eventually connected
+	job=$(the_job b0)
+	pid=$(on_node b0 cat "/run/rcshare/$job.0/pid")
+	on_node b0 cat "/proc/$pid/environ" >/dev/null
+	run "$bed" run --on b0 -- cat "/proc/$pid/environ"
+	[[ $status -ne 0 && $output == *'Permission denied'* ]]
+	run "$bed" run --on b0 -- ls "/proc/$pid/fd"
+	[[ $status -ne 0 ]]
+	# SHM_MSG_MONITOR (7) of step 0 with b0 alone in it: the others would be out
+	abi=$(sed -n 's/^#define SHM_ABI[[:space:]]*\([0-9]*\)u.*/\1/p' "$root/runtime/shm/channel.h")
+	run "$bed" run --on b0 -- perl -MSocket -e '
+		socket S, AF_UNIX, SOCK_SEQPACKET, 0 or die;
+		connect S, pack_sockaddr_un($ARGV[0]) or die "connect: $!";
+		send S, pack("L2l", 7, $ARGV[1], 0) . "\0" x 4096, 0 or die "send: $!";
+		recv S, my $answer, 8192, 0;
+		print $answer' "/run/rcshare/$job.0/sock" "$abi"
+	[[ $output == *"only Slurm's notifier says who is in a step"* ]]
+	traffic_is_whole
+}

@@ -33,6 +33,19 @@ static void what_squeue_says_is_understood(void **state)
 	assert_int_equal(job_said("1000", 1000), JOB_UNKNOWN);
 }
 
+static void a_process_belongs_to_the_job_of_its_cgroups(void **state)
+{
+	(void)state;
+	assert_int_equal(job_of_cgroups("0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0\n"), 17);
+	assert_int_equal(job_of_cgroups("5:memory:/slurm/uid_7/job_17/rcshared\n4:pids:/\n"), 17);
+	assert_int_equal(job_of_cgroups("0::/job_17\n"), 17);
+	assert_int_equal(job_of_cgroups("0::/slurm/job_3/step_0/bed/job_17/step_1\n"), 17); /* Slurm in Slurm */
+	assert_int_equal(job_of_cgroups("0::/user.slice/my_job_3/x\n"), 0);
+	assert_int_equal(job_of_cgroups("0::/a/job_x/job_3y/job_\n"), 0);
+	assert_int_equal(job_of_cgroups("0::/job_99999999999/\n"), 0);
+	assert_int_equal(job_of_cgroups(""), 0);
+}
+
 static char top[] = "/tmp/node_job_test.XXXXXX", path[64], asked[64];
 
 static void squeue(const char *does)
@@ -162,6 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_squeue_says_is_understood),
+		cmocka_unit_test(a_process_belongs_to_the_job_of_its_cgroups),
 		T(a_daemon_of_a_job_that_is_gone_ends),
 		T(a_job_that_is_there_is_asked_for_again_and_again),
 		T(nobody_asks_while_somebody_is_there),
