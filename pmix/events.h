@@ -44,6 +44,7 @@
 #define RCS_PMIX_KEY_VIEW	    "rcshare.view"	   /* uint32: number of the view without the lost node */
 #define RCS_PMIX_KEY_REASON	    "rcshare.reason"	   /* string */
 #define RCS_PMIX_KEY_RESENT	    "rcshare.frames_resent" /* uint32 */
+#define RCS_PMIX_KEY_PEERS	    "rcshare.peers"	    /* uint32 */
 #define RCS_PMIX_KEY_TIME	    "rcshare.time_ns"	   /* uint64: UTC */
 #define RCS_PMIX_KEY_NOTICE	    "rcshare.notice_ns"	   /* uint64: from failure to notice */
 #define RCS_PMIX_KEY_RECOVER	    "rcshare.recover_ns"   /* uint64 */

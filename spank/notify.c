@@ -150,6 +150,8 @@ static void add_payload(struct raised *r)
 		add_u32(r, RCS_PMIX_KEY_PEER, ev->peer);
 		add_u32(r, RCS_PMIX_KEY_RAIL, ev->rail);
 	}
+	if (ev->peers)
+		add_u32(r, RCS_PMIX_KEY_PEERS, ev->peers);
 	if (failed) {
 		add_u32(r, RCS_PMIX_KEY_TO_RAIL, ev->to_lane);
 		add_u32(r, RCS_PMIX_KEY_RESENT, ev->frames_resent);

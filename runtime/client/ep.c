@@ -238,7 +238,8 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 		.frames_resent = ev->frames_resent, .view = ev->view, .index = ev->index,
 		.incarnation = ev->incarnation, .first_rank = ev->first_rank, .ranks = ev->ranks, .spare = ev->spare,
 		.time_ns = ev->time_ns, .notice_ns = ev->notice_ns,
-		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns};
+		.recover_ns = ev->recover_ns, .blackout_ns = ev->blackout_ns, .peers = ev->peers,
+		.missed = ev->missed};
 
 	if (ev->origin >= ctx->nodes)
 		return;

@@ -404,6 +404,8 @@ struct rcs_event {
 	uint32_t index, incarnation, first_rank, ranks;
 	uint32_t spare; /* NODE_LOST: node that will take them over; ~0: none */
 	const char *peer_host; /* of `peer`; "" with other events */
+	uint32_t peers;	 /* RAIL_FAILED, RAIL_BACK: nodes that it is about, `peer` one of them */
+	uint32_t missed; /* events before this one that were not told, for want of calls: later ones said more */
 };
 typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);
 /* fn is called from within calls of this context (or the helper thread), without its lock held. It hears of

@@ -26,17 +26,50 @@ static bool event_room(struct chan *c)
 	return kept < SHM_EVENTS_MAX;
 }
 
+#define HELD_MAX 512u /* and what there is once a node and step at most */
+
 /* Requests end, or are made anew, by these. */
-static bool must_arrive(const struct shm_event *ev)
+static bool is_of_members(const struct shm_event *ev)
 {
-	return ev->code == SHM_EV_RANK_LOST || ev->code == SHM_EV_NODE_LOST ||
-		ev->code == SHM_EV_PARTITIONED || ev->code == SHM_EV_NODE_REPLACED;
+	return ev->code == SHM_EV_NODE_LOST || ev->code == SHM_EV_PARTITIONED || ev->code == SHM_EV_NODE_REPLACED;
 }
 
+static bool is_of_rails(const struct shm_event *ev)
+{
+	return ev->code == SHM_EV_RAIL_FAILED || ev->code == SHM_EV_RAIL_BACK;
+}
+
+static bool is_of_paths(const struct shm_event *ev)
+{
+	return ev->code == SHM_EV_PEER_UNREACHABLE || ev->code == SHM_EV_PEER_BACK;
+}
+
+/* Both say how one thing is: the later one is enough. */
+static bool same_thing(const struct shm_event *a, const struct shm_event *b)
+{
+	if (a->origin == b->origin && is_of_rails(a) && is_of_rails(b))
+		return a->rail == b->rail;
+	if (a->origin == b->origin && is_of_paths(a) && is_of_paths(b))
+		return a->peer == b->peer;
+	return a->code == b->code && a->step == b->step && a->peer == b->peer && a->rank == b->rank &&
+		(is_of_members(a) || a->origin == b->origin);
+}
+
+/* A rank that makes no calls has the last word of each thing when it does, in the order in which it was said. */
 static void hold(struct chan *c, const struct shm_event *ev)
 {
-	struct shm_event *more = realloc(c->held, (c->held_n + 1) * sizeof(*ev));
+	struct shm_event *more;
 
+	if (ev->step != NODE_NONE && ev->step != c->step)
+		return; /* it has no use for that of other steps */
+	for (uint32_t i = 0; i < c->held_n; i++)
+		if (same_thing(&c->held[i], ev)) {
+			c->held_n--;
+			memmove(c->held + i, c->held + i + 1, (c->held_n - i) * sizeof(*ev));
+			c->events_lost++;
+			break;
+		}
+	more = c->held_n < HELD_MAX || is_of_members(ev) ? realloc(c->held, (c->held_n + 1) * sizeof(*ev)) : NULL;
 	if (!more) {
 		c->events_lost++;
 		return;
@@ -45,8 +78,19 @@ static void hold(struct chan *c, const struct shm_event *ev)
 	c->held[c->held_n++] = *ev;
 }
 
-static void put(struct node *n, struct chan *c, const struct shm_event *ev)
+/* What the reader was not told before this one, since it was last told something. */
+static struct shm_event with_missed(struct chan *c, const struct shm_event *ev)
 {
+	struct shm_event e = *ev;
+
+	e.missed = c->events_lost - c->events_said;
+	c->events_said = c->events_lost;
+	return e;
+}
+
+static void put(struct node *n, struct chan *c, const struct shm_event *news)
+{
+	struct shm_event e = with_missed(c, news), *ev = &e;
 	struct wire_rec r = {.type = WIRE_REC_EVENT, .len = sizeof(*ev),
 		.src_node = (uint16_t)n->o.self, .dst_node = (uint16_t)n->o.self,
 		.src_ep = NODE_EP_DAEMON, .dst_ep = c->slot, .dst_epoch = c->epoch};
@@ -60,21 +104,22 @@ void event_tell(struct node *n, struct chan *c, const struct shm_event *ev)
 	if (c->closing)
 		return;
 	if (c->kind == CHAN_MONITOR) {
-		struct shm_event_msg m = {.m = {.type = SHM_MSG_EVENT, .abi = SHM_ABI}, .ev = *ev};
+		uint32_t said = c->events_said;
+		struct shm_event_msg m = {.m = {.type = SHM_MSG_EVENT, .abi = SHM_ABI}, .ev = with_missed(c, ev)};
 
 		/* A notifier that does not read loses news; it never holds up traffic. */
-		if (send(c->sock.fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (send(c->sock.fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+			c->events_said = said;
 			c->events_lost++;
+		}
 		return;
 	}
 	if (c->kind != CHAN_RANK)
 		return;
 	if (!c->held_n && event_room(c))
 		put(n, c, ev);
-	else if (must_arrive(ev))
-		hold(c, ev);
 	else
-		c->events_lost++;
+		hold(c, ev);
 }
 
 void event_held(struct node *n)

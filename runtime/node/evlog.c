@@ -440,6 +440,7 @@ static const char *verdict(const struct core_failover *f)
 		       f->peer_flags & CORE_CTRL_F_MUTE ? "this node busy" :
 							  "path";
 	case CORE_R_CLOSE: /* the members decided so */
+	case CORE_R_RESTART:
 		return "peer dead";
 	case CORE_R_REQUEST:
 		return "request";

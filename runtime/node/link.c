@@ -427,86 +427,6 @@ static void lanes_changed(struct link *l)
 	ctl_eager_check(l->n);
 }
 
-/* The one place that tells people of a failover: the log always, the ranks once a rail's failure. */
-static void failed_over(struct link *l, const struct core_act *a)
-{
-	const struct core_failover *f = &a->failover;
-	struct node *n = l->n;
-	uint64_t dark = f->progress_ns > f->last_good_ns ? f->progress_ns - f->last_good_ns : 0;
-	bool local = f->reason == CORE_R_PORT || f->reason == CORE_R_DEVICE;
-	struct shm_event ev = {.code = SHM_EV_RAIL_FAILED, .step = NODE_NONE, .rank = NODE_NONE,
-		.peer = l->peer, .rail = f->lane, .to_lane = f->to_lane == CORE_LANE_NONE ?
-			SHM_LANE_NONE : f->to_lane,
-		.frames_resent = f->resent, .blackout_ns = dark};
-
-	if (f->noticed_ns > f->last_good_ns)
-		ev.notice_ns = f->noticed_ns - f->last_good_ns;
-	if (f->progress_ns > f->noticed_ns)
-		ev.recover_ns = f->progress_ns - f->noticed_ns;
-	/* At the job's end the daemons go one after the other: that is no failure. */
-	if (f->reason == CORE_R_SOCKET && !n->rank_chans)
-		return;
-	l->failovers++;
-	l->resent += f->resent;
-	atomic_store(&entry(l)->failovers, l->failovers);
-	atomic_store(&entry(l)->resent, l->resent);
-	evlog_failover(&n->log, f, l->peer, n->o.names[l->peer]);
-	node_log(n, CONFIG_LOG_INFO, "lane %u to node %u (%s) failed (%s), traffic %s lane %d, "
-		"%u frames resent", f->lane, l->peer, n->o.names[l->peer],
-		core_reason_name((enum core_reason)f->reason), f->had_traffic ? "moved to" : "is on",
-		f->to_lane == CORE_LANE_NONE ? -1 : (int)f->to_lane, f->resent);
-	if (f->lane == CORE_LANE_TCP && !f->had_traffic)
-		return;
-	n->failovers++;
-	n->replayed += f->resent;
-	if (f->had_traffic && dark > n->blackout_max)
-		n->blackout_max = dark;
-	snprintf(ev.reason, sizeof(ev.reason), "%s", core_reason_name((enum core_reason)f->reason));
-	/* The peer tells what it noticed itself; a rail that fails here is told once, not for each
-	 * peer, with what the first link measured. */
-	if (f->reason == CORE_R_PEER || f->reason == CORE_R_REQUEST || f->reason == CORE_R_CLOSE ||
-		f->reason == CORE_R_ABSENT || f->reason == CORE_R_RESTART || f->lane == CORE_LANE_TCP)
-		return;
-	if (l->lost)
-		return;
-	if (local && n->rail_told & 1u << f->lane)
-		return;
-	if (local)
-		n->rail_told |= 1u << f->lane;
-	l->rail_told |= 1u << f->lane;
-	event_raise(n, &ev);
-}
-
-static void lane_back(struct link *l, uint8_t lane)
-{
-	struct node *n = l->n;
-	struct shm_event ev = {.code = SHM_EV_RAIL_BACK, .step = NODE_NONE, .rank = NODE_NONE,
-		.peer = l->peer, .rail = lane, .to_lane = SHM_LANE_NONE};
-
-	evlog_lane_back(&n->log, lane, l->peer, n->o.names[l->peer]);
-	node_log(n, CONFIG_LOG_INFO, "lane %u to node %u (%s) is back", lane, l->peer,
-		n->o.names[l->peer]);
-	if (!(l->rail_told & 1u << lane))
-		return;
-	l->rail_told &= ~(1u << lane);
-	n->rail_told &= ~(1u << lane);
-	event_raise(n, &ev);
-}
-
-static void reachable(struct link *l, bool yes)
-{
-	struct shm_event ev = {.code = yes ? SHM_EV_PEER_BACK : SHM_EV_PEER_UNREACHABLE,
-		.step = NODE_NONE, .rank = NODE_NONE, .peer = l->peer, .rail = NODE_NONE,
-		.to_lane = SHM_LANE_NONE};
-
-	if (l->lost)
-		return;
-	atomic_store(&entry(l)->state, yes ? SHM_NODE_UP : SHM_NODE_UNREACHABLE);
-	evlog_peer(&l->n->log, yes ? "peer_back" : "peer_unreachable", l->peer,
-		l->n->o.names[l->peer]);
-	event_raise(l->n, &ev);
-}
-
 /* Another daemon than before: records, puts and keys of the former one's are over, for the ranks too. */
 static void restarted(struct link *l)
 {
@@ -605,16 +525,16 @@ static void turn(struct link *l)
 			lanes_changed(l);
 			break;
 		case CORE_ACT_FAILOVER:
-			failed_over(l, &a);
+			news_failover(l, &a.failover);
 			break;
 		case CORE_ACT_LANE_BACK:
-			lane_back(l, a.lane);
+			news_lane_back(l, a.lane);
 			break;
 		case CORE_ACT_UNREACHABLE:
-			reachable(l, false);
+			news_reachable(l, false);
 			break;
 		case CORE_ACT_REACHABLE:
-			reachable(l, true);
+			news_reachable(l, true);
 			break;
 		case CORE_ACT_RESTARTED:
 			restarted(l);
@@ -624,11 +544,14 @@ static void turn(struct link *l)
 		}
 	}
 	l->deadline = core_link_deadline(&l->core);
+	if (l->news_failed | l->news_back && n->news_at < l->deadline)
+		l->deadline = n->news_at;
 	rma_pump(l);
 }
 
 void link_turn(struct node *n)
 {
+	news_turn(n);
 	for (struct link *l = n->links; l; l = l->next)
 		if (l->dirty || n->now >= l->deadline)
 			turn(l);

@@ -157,7 +157,7 @@ struct chan {
 	bool broken;
 	bool detached;	 /* all that it submitted is routed, and its end is told */
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
-	uint32_t events_n, events_lost;
+	uint32_t events_n, events_lost, events_said; /* said: of the lost ones, the reader knows */
 	struct shm_event *held; /* events that must arrive and have no room yet */
 	uint32_t held_n;
 	uint64_t msgs_in, msgs_out;
@@ -236,7 +236,8 @@ struct link {
 	bool refused;	   /* its daemon refuses or reset the connection, and none stands since */
 	bool lost;	   /* the members decided so: nothing goes there any more */
 	uint32_t no_rails; /* region revocations that keep its rails down */
-	uint32_t rail_told; /* bit lane: RAIL_FAILED was raised by this link, RAIL_BACK not yet */
+	/* bits of lanes: RAIL_FAILED was told of this peer, is to be told; RAIL_BACK is */
+	uint8_t news_told, news_failed, news_back;
 	uint64_t resent, tx_frames, rx_frames;
 	uint32_t failovers;
 	uint32_t restarts; /* how often another daemon than before answered there */
@@ -290,6 +291,13 @@ struct node {
 	uint64_t read_bytes, write_bytes; /* that RDMA READs and WRITEs of ours moved */
 	uint64_t event_seq;
 	uint32_t rail_told; /* bit r: RAIL_FAILED was raised for it and RAIL_BACK not yet */
+	struct rail_news {
+		uint64_t told_at;
+		struct shm_event first; /* of what waits to be told */
+	} news[CORE_RAILS_MAX];
+	uint64_t news_at; /* something waits to be told then */
+	uint64_t cut_off_at; /* unreachable peers since then: */
+	uint32_t cut_off;
 	uint64_t failovers, replayed, blackout_max;
 	uint64_t started_at, tick_at;
 	struct works *works; /* jobs off this loop; main.c turns and ends it */
@@ -511,11 +519,17 @@ void spare_left(struct node *n, struct chan *c);
 uint32_t spare_incarnation(struct node *n, uint32_t step); /* of this node's index */
 void spare_receive(struct node *n, const struct wire_rec *r);
 
+/* news.c */
+void news_failover(struct link *l, const struct core_failover *f);
+void news_lane_back(struct link *l, uint8_t lane);
+void news_reachable(struct link *l, bool yes);
+void news_turn(struct node *n); /* tells what had to wait */
+
 /* event.c */
 void event_raise(struct node *n, struct shm_event *ev); /* to ranks here and daemons elsewhere */
 void event_local(struct node *n, struct shm_event *ev); /* ... here only */
 void event_receive(struct node *n, const struct shm_event *ev);
-/* A rank that makes no calls loses news of rails; what ends its requests waits, and event_held() puts it. */
+/* What a rank has no room for waits, the last word of each thing, and event_held() puts it. */
 void event_tell(struct node *n, struct chan *c, const struct shm_event *ev);
 void event_held(struct node *n);
 

@@ -325,6 +325,8 @@ struct shm_event {
 	/* NODE_LOST, NODE_REPLACED: what the node had or has; 0xffffffff: a spare that had nothing */
 	uint32_t index, incarnation, first_rank, ranks;
 	uint32_t spare; /* NODE_LOST: node that will take over; 0xffffffff: none */
+	uint32_t peers; /* RAIL_FAILED, RAIL_BACK: nodes that it is about, `peer` one of them */
+	uint32_t missed; /* events before this one that the endpoint had no room for */
 	char peer_host[64];
 	char host[64];	  /* of origin */
 	char reason[64];  /* what was noticed, a word or a few */
