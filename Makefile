@@ -7,10 +7,14 @@
 VERSION  := 0.1.0
 PREFIX   ?= /usr
 MULTI    := $(shell $(CC) -print-multiarch 2>/dev/null)
-LIBDIR   ?= $(PREFIX)/lib/$(MULTI)
-# Debian keeps Slurm's plugins in slurm-wlm, upstream's packages in slurm.
-SLURM_PLUGIN_DIR ?= $(firstword $(wildcard $(PREFIX)/lib/$(MULTI)/slurm-wlm) \
-                    $(PREFIX)/lib/$(MULTI)/slurm)
+# Debian has lib/ARCH, RHEL and SUSE lib64.
+LIBDIR   ?= $(PREFIX)/$(if $(MULTI),lib/$(MULTI),$(if $(wildcard /usr/lib64),lib64,lib))
+# Where Slurm looks, whatever PREFIX is: as its slurm.pc says, else Debian's folder, else upstream's packages'.
+SLURM_PLUGIN_DIR ?= $(firstword $(shell pkg-config --variable=plugindir slurm 2>/dev/null) \
+                    $(patsubst %/auth_munge.so,%,$(wildcard $(addsuffix /auth_munge.so, \
+                    /usr/lib/$(MULTI)/slurm-wlm /usr/lib64/slurm /usr/lib/$(MULTI)/slurm /usr/lib/slurm \
+                    $(PREFIX)/lib64/slurm $(PREFIX)/lib/slurm))) \
+                    $(wildcard /usr/lib/$(MULTI)/slurm-wlm) $(LIBDIR)/slurm)
 BINDIR   ?= $(PREFIX)/bin
 SBINDIR  ?= $(PREFIX)/sbin
 INCDIR   ?= $(PREFIX)/include
@@ -34,7 +38,7 @@ HARDEN   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if \
 pkgs      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
 HAVE_PMIX  := $(shell pkg-config --exists pmix && echo 1)
-HAVE_SLURM := $(shell test -e $(PREFIX)/include/slurm/spank.h && echo 1)
+HAVE_SLURM := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(CFLAGS) -E - >/dev/null 2>&1 && echo 1)
 HAVE_CMOCKA := $(shell pkg-config --exists cmocka && echo 1)
 
 CPPF     := -std=gnu11 -D_GNU_SOURCE -DRCS_VERSION='"$(VERSION)"' -I. -Iruntime -Iruntime/include \
@@ -108,6 +112,14 @@ $(B)/obj/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLCF) -c -o $@ $<
+
+# The plugin starts the daemon where it is installed: made anew when SBINDIR changes.
+$(B)/obj/spank/conf.o: CPPF += -DRCSHARE_DAEMON='"$(SBINDIR)/rcshared"'
+$(B)/obj/spank/conf.o: $(B)/obj/sbindir
+$(B)/obj/sbindir: always
+	@mkdir -p $(@D)
+	@echo '$(SBINDIR)' | cmp -s - $@ || echo '$(SBINDIR)' >$@
+.PHONY: always
 
 $(B)/rcshared: $(NODE) $(CORE) $(WIRE) $(SHM) $(CONF)
 	$(call say,LD,$@)
@@ -229,7 +241,8 @@ install: all
 	install -m 755 $(B)/librcshare.so $(DESTDIR)$(LIBDIR)/librcshare.so.0
 	ln -sf librcshare.so.0 $(DESTDIR)$(LIBDIR)/librcshare.so
 	install -m 755 $(B)/rcshare_spank.so $(DESTDIR)$(SLURM_PLUGIN_DIR)/rcshare_spank.so
-	install -m 755 $(B)/rcshared $(DESTDIR)$(SBINDIR)/rcshared
+	# Not readable: then no process of its user can attach to it between its exec and its first instruction.
+	install -m 711 $(B)/rcshared $(DESTDIR)$(SBINDIR)/rcshared
 	install -m 755 $(B)/rcshare $(DESTDIR)$(BINDIR)/rcshare
 	install -m 644 runtime/include/rcshare.h $(DESTDIR)$(INCDIR)/rcshare.h
 	install -m 644 pmix/events.h $(DESTDIR)$(INCDIR)/rcshare_events.h
@@ -237,7 +250,8 @@ install: all
 	test -e $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf || \
 		install -m 644 config/rcshare.conf $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf
 	test -e $(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf || \
-		install -m 644 config/plugstack.conf $(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf
+		sed 's|rcshare_spank.so|$(SLURM_PLUGIN_DIR)/&|' config/plugstack.conf \
+			>$(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf
 	for m in $(MANS); do s=$${m##*.}; install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$$s/$${m##*/}; done
 
 uninstall:

@@ -48,8 +48,8 @@ const struct config_key config_keys[] = {
 		FIELD(tcp_user_timeout_ms),
 		"Unacknowledged bytes for so long end a TCP connection."},
 	{"selftest", CONFIG_T_SWITCH, 0, 0, "", "\"on\"", FIELD(selftest),
-		"Each rail's device is tested for the truth of rq_psn; one that fails is not believed: "
-		"peers write a word of its memory behind their puts instead."},
+		"The daemon tests at its start whether each rail's device counts in rq_psn what it has executed; "
+		"for a device that does not, peers write a counter into its memory behind their puts."},
 
 	{"eager_max", CONFIG_T_UINT, 64, 4096, "bytes", "4096", FIELD(eager_max),
 		"Longest message that is sent whole; longer ones are fetched or pushed in pieces."},
@@ -96,12 +96,13 @@ const struct config_key config_keys[] = {
 		"keep_step of --rcshare has precedence; in a step with spares it is on unless that key "
 		"says otherwise."},
 	{"mark_down", CONFIG_T_SWITCH, 0, 0, "", "\"off\"", FIELD(mark_down),
-		"Slurm is told at once that a lost node is DOWN, unless its slurmd still answers; all jobs "
-		"on it then end as for any node that is down."},
+		"The plugin sets a lost node DOWN in Slurm at once, where slurmctld says that it is a node of "
+		"the step and its slurmd does not answer; Slurm then ends all jobs on it, as on any node that is "
+		"down."},
 	{"tie_breaker", CONFIG_T_TIE, 0, 0, "", "\"none\"", FIELD(tie_breaker),
-		"Who decides between two nodes that are left: none lets the lower go on alone and the "
-		"higher stop, slurmctld lets the one go on whose other is DOWN in Slurm; a step with spares "
-		"has none."},
+		"Which of two nodes goes on alone when no others are left and they lose each other: with none the lower, "
+		"and the higher stops; with slurmctld the one whose peer Slurm calls DOWN. Not used in a step "
+		"with spares."},
 
 	{"spin_us", CONFIG_T_UINT, 0, 1000000, "microseconds", "20", FIELD(spin_us),
 		"The daemon looks for work for so long before it sleeps."},
@@ -110,21 +111,22 @@ const struct config_key config_keys[] = {
 	{"cpu_weight", CONFIG_T_UINT, 1, 10000, "", "100", FIELD(cpu_weight),
 		"CPU weight of the daemon's cgroup; 100 is that of any other."},
 	{"cpus", CONFIG_T_CPUS, 0, 65535, "", "\"job\"", FIELD(cpus),
-		"Cores of the daemon: job for those of the job, or a list like \"0,2-3\"."},
+		"Cores of the daemon: job for those of the job, or a list like \"0,2-3\"; under cgroup v2 those of "
+		"the list that are not the job's are ignored."},
 	{"memlock_limit", CONFIG_T_LIMIT, 65536, CONFIG_UNLIMITED - 1, "bytes", "\"unlimited\"",
 		FIELD(memlock_limit),
 		"RLIMIT_MEMLOCK of the daemon."},
 	{"nofile", CONFIG_T_UINT, 256, 1u << 20, "", "65536", FIELD(nofile),
-		"RLIMIT_NOFILE of the daemon."},
+		"RLIMIT_NOFILE of the daemon; slurmd's hard limit where the key is not in the file."},
 	{"job_check_s", CONFIG_T_UINT, 1, 86400, "seconds", "300", FIELD(job_check_s),
 		"A daemon without ranks asks Slurm (squeue) this often whether its job is still there, and ends when "
 		"it is not."},
 	{"start_timeout_ms", CONFIG_T_UINT, 100, 600000, "milliseconds", "5000",
 		FIELD(start_timeout_ms),
-		"The daemon must be ready this long after its start."},
+		"A step waits so long for its daemon to be ready; timeout= in plugstack.conf has precedence."},
 	{"key_file", CONFIG_T_FILE, 0, 0, "", "null", FIELD(key_file),
-		"Cluster's secret that job tokens are made of; null takes /etc/munge/munge.key, else "
-		"/etc/slurm/slurm.key."},
+		"The cluster's secret, of which job tokens are made; null takes munge.key, or slurm.key or "
+		"slurm.jwks where slurm.conf's AuthType is auth/slurm."},
 
 	{"log_dir", CONFIG_T_PATH, 0, 0, "", "\"/var/log/rcshare\"", FIELD(log_dir),
 		"Folder of the event logs; each job gets a folder of its own there."},

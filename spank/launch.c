@@ -133,7 +133,8 @@ static int await_ready(int fd, int64_t deadline, const char *daemon, struct plug
 
 		if (left <= 0)
 			return plug_error_set(err, -ETIMEDOUT,
-				"%s did not get ready in time; it was ended", daemon);
+				"%s was not ready after %s of rcshare.conf or timeout= of plugstack.conf, and was "
+				"killed; syslog has what it said", daemon, "start_timeout_ms");
 		n = poll(&p, 1, (int)left);
 		if (n < 0 && errno != EINTR)
 			return plug_error_set(err, -errno, "poll: %s", strerror(errno));
@@ -143,7 +144,8 @@ static int await_ready(int fd, int64_t deadline, const char *daemon, struct plug
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0 || len + (size_t)n == sizeof(line))
-			return plug_error_set(err, -EPIPE, "%s ended before it was ready", daemon);
+			return plug_error_set(err, -EPIPE, "%s died before it was ready; syslog of this node has what it said, if "
+				"anything", daemon);
 		len += (size_t)n;
 	}
 	*end = '\0';
@@ -301,8 +303,9 @@ static int serves(const struct plug_lock *l, const struct plug_job *job, struct 
 	if (!job->steplist || !l->nodelist || plug_hostlist_covers(l->nodelist, job->steplist, &why))
 		return 0;
 	return plug_error_set(err, -EINVAL,
-		"this job's daemon was started by a step from outside the job, on %.200s, and does "
-		"not know all of %.200s: run the first step on all nodes of the job",
+		"the job's daemon on this node was started by an srun --jobid from outside the job, for the nodes "
+		"%.200s, and cannot serve a step on %.200s: run the first step that uses rcshare on all nodes of "
+		"the job",
 		l->nodelist, job->steplist);
 }
 
@@ -346,7 +349,8 @@ int plug_launch_start(const struct plug_conf *conf, const struct plug_option *op
 		if (now_ms() >= deadline)
 			return plug_error_set(err, -ETIMEDOUT,
 				stale ? "the daemon of an earlier job of this number does not end" :
-					"the daemon of this job, started by another step, did not get ready");
+					"another step of this job has started its daemon here, which was not ready in time; syslog of this node "
+					"has what it said");
 		pause_ms(20);
 	}
 	if (lock < 0)

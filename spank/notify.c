@@ -41,6 +41,7 @@
 #define ANSWER_MS 500  /* how long slurmstepd may wait for the daemon */
 #define STOP_S	  2    /* and for the thread at the end */
 #define SAID_MAX  8    /* sentences of the daemon for the user, a step */
+#define AWAIT_MS  50   /* a step that waits for another node asks so often */
 #define NONE	  0xffffffffu
 
 static struct {
@@ -447,6 +448,46 @@ int notify_start(const char *socket_path, const struct notify_step *step)
 	else if (ctld_stop())
 		close_all();
 	return rc;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int notify_await(const char *node, int ms, char *why, size_t size)
+{
+	struct shm_witness ask = {.m = {.type = SHM_MSG_HEARD, .abi = SHM_ABI}, .step = self.step}, w;
+	const struct timespec pause = {.tv_nsec = AWAIT_MS * 1000000L};
+	int64_t until = now_ms() + ms;
+	int fd, heard = 0;
+
+	if (!self.running || snprintf(ask.node, sizeof(ask.node), "%s", node) >= (int)sizeof(ask.node))
+		return -1;
+	fd = open_socket();
+	if (fd < 0)
+		return -1;
+	while (!heard) {
+		if (send(fd, &ask, sizeof(ask), MSG_NOSIGNAL) != (ssize_t)sizeof(ask) ||
+			recv(fd, &w, sizeof(w), 0) != (ssize_t)sizeof(w) || w.m.type != SHM_MSG_HEARD ||
+			w.m.status)
+			heard = -1;
+		else if (!w.down)
+			heard = 1;
+		else if (now_ms() >= until)
+			break;
+		else
+			nanosleep(&pause, NULL);
+	}
+	close(fd);
+	if (!heard) {
+		w.m.sentence[sizeof(w.m.sentence) - 1] = '\0';
+		copy_printable(why, size, w.m.sentence);
+	}
+	return heard;
 }
 
 void notify_tasks_forked(void)

@@ -6,6 +6,7 @@
 #define RCSHARE_SPANK_NOTIFY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -25,6 +26,12 @@ struct notify_step {
 	void (*tell)(const char *sentence); /* to the user, from the notifier's thread */
 };
 int notify_start(const char *socket_path, const struct notify_step *step);
+
+/*
+ * Waits until the daemon of `node` was heard by this node's, at most `ms`. 1; 0: it was not, and `why` says
+ * what was noticed ("": nothing); -1: this node's daemon does not tell.
+ */
+int notify_await(const char *node, int ms, char *why, size_t size);
 
 /* Called in slurm_spank_task_post_fork after the step's last local task has been forked. */
 void notify_tasks_forked(void);

@@ -56,6 +56,8 @@ static struct {
 	bool placed;
 	char message[700]; /* for the user, once there is a way to him */
 	char *nodelist;	   /* the job's, for the tasks: pmix_nodes */
+	bool together;	   /* it needs all its nodes */
+	char before[256];  /* the node before this one in the step's ring, "" if there is none */
 	uint32_t job, restart;
 } step;
 
@@ -337,6 +339,49 @@ static void tell_user(const char *sentence)
 	slurm_spank_log("rcshare: %s", sentence);
 }
 
+/* How long another node's slurmstepd and daemon may take longer than this one's. */
+static int before_ms(void)
+{
+	return 2 * conf.timeout_ms + 5000;
+}
+
+/* A node without the plugin cannot say so: the one behind it in the ring misses its daemon. */
+static void find_before(spank_t sp)
+{
+	static char list[PLUG_HOSTLIST_MAX];
+	char *names = NULL, host[256], *end;
+	struct plug_error err;
+	int at, n = -1;
+
+	if (job_env(sp, "SLURM_STEP_NODELIST", list, sizeof(list)))
+		n = plug_hostlist_expand(list, &names, &err);
+	at = n > 1 ? plug_hostlist_find(names, node_name(host, sizeof(host))) : -1;
+	if (at >= 0) {
+		end = names;
+		for (int i = at ? at - 1 : n - 1; i > 0; i--)
+			end = strchr(end, ',') + 1;
+		end[strcspn(end, ",")] = '\0';
+		snprintf(step.before, sizeof(step.before), "%s", end);
+	}
+	free(names);
+}
+
+/* Refuses a step of which a node has no daemon, naming that node. */
+static void await_before(void)
+{
+	char host[256], why[256] = "";
+
+	if (!step.uses || !step.together || !*step.before ||
+		notify_await(step.before, before_ms(), why, sizeof(why)))
+		return;
+	step.refused = true;
+	snprintf(step.message, sizeof(step.message),
+		"rcshare: %s: step refused: no rcshare daemon of this job answers on %s (%s): look for rcshare's line in "
+		"plugstack.conf there, at slurmd's log of that node, and whether the control ports are open",
+		node_name(host, sizeof(host)), step.before, *why ? why : "nothing was noticed");
+	slurm_error("%s", step.message);
+}
+
 static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t stepid)
 {
 	struct notify_step s = {.job = step.job, .step = stepid, .log = log_sentence,
@@ -349,6 +394,8 @@ static void step_notify(spank_t sp, const struct plug_option *opt, uint32_t step
 	s.spares = opt->spares;
 	s.mark_down = conf.mark_down;
 	s.witness = conf.witness;
+	find_before(sp);
+	step.together = opt->mode == PLUG_REQUIRE || opt->spares;
 	/* a node that was cut off ends its ranks: with spares the step goes on without them */
 	s.keep = opt->keep_step >= 0 ? opt->keep_step : conf.keep_step || opt->spares;
 	rc = notify_start(path, &s);
@@ -468,6 +515,7 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 	(void)sp;
 	(void)ac;
 	(void)av;
+	await_before();
 	if (*step.message)
 		slurm_spank_log("%s", step.message);
 	return 0;

@@ -90,7 +90,7 @@ bool plug_survive_advice(const struct plug_survive *s, char *text, size_t size)
 
 	if (s->no_kill && s->no_bad_exit && !unseen)
 		return false;
-	snprintf(text, size, "to outlive a node this step also needs:%s%s%s%s%s",
+	snprintf(text, size, "this step does not survive the loss of a node without:%s%s%s%s%s",
 		s->no_kill ? "" : " srun --no-kill", s->no_kill || s->no_bad_exit ? "" : ",",
 		s->no_bad_exit ? "" : " srun -K0",
 		unseen && !(s->no_kill && s->no_bad_exit) ? "," : "",

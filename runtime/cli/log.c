@@ -285,8 +285,8 @@ int cli_log(int argc, char **argv)
 		code = cli_fail(CLI_NO, "the log of job %s in %s belongs to another user", argv[optind],
 			dir);
 	else
-		code = cli_fail(CLI_NO, "job %s left no log in %s on this node: nothing failed, or it did "
-			"not run here", argv[optind], dir);
+		code = cli_fail(CLI_NO, "there is no log of job %s in %s on this node: no failure was recorded "
+			"here, or it did not run here; log_dir is each node's own unless it is shared", argv[optind], dir);
 	json_decref(l.records);
 	return code;
 }

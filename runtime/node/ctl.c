@@ -271,6 +271,29 @@ static void do_step_end(struct node *n, struct chan *c)
 	ctl_answer(c, &out, sizeof(out), NULL, 0);
 }
 
+/* Is somebody there? A node that has no daemon is found by nobody having heard it. */
+static void do_heard(struct node *n, struct chan *c, struct shm_witness *w)
+{
+	uint32_t i = 0;
+	struct link *l;
+
+	w->node[sizeof(w->node) - 1] = '\0';
+	while (i < n->o.nodes && strcmp(n->o.names[i], w->node))
+		i++;
+	if (i == n->o.nodes) {
+		ctl_reply(c, SHM_MSG_HEARD, -ENOENT, "no node of this job has that name");
+		return;
+	}
+	l = i == n->o.self ? NULL : link_get(n, i);
+	w->m = (struct shm_msg){.type = SHM_MSG_HEARD, .abi = SHM_ABI};
+	w->down = l && !l->heard_at && !l->lost;
+	if (w->down) {
+		find_link(l);
+		snprintf(w->m.sentence, sizeof(w->m.sentence), "%s", l->contact.why);
+	}
+	ctl_answer(c, w, sizeof(*w), NULL, 0);
+}
+
 static size_t want_len(uint32_t type)
 {
 	switch (type) {
@@ -290,6 +313,8 @@ static size_t want_len(uint32_t type)
 		return sizeof(struct shm_place);
 	case SHM_MSG_WHERE:
 		return sizeof(struct shm_where);
+	case SHM_MSG_HEARD:
+		return sizeof(struct shm_witness);
 	default:
 		return sizeof(struct shm_msg);
 	}
@@ -383,6 +408,9 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 		break;
 	case SHM_MSG_WHERE:
 		spare_where(n, c, &u.where);
+		break;
+	case SHM_MSG_HEARD:
+		do_heard(n, c, &u.witness);
 		break;
 	case SHM_MSG_DETACH:
 		c->bye = true;

@@ -134,6 +134,8 @@ enum shm_msg_type {
 	SHM_MSG_PLACE = 15, /* of a step with spares: which rank is this? Answered when that is known */
 	SHM_MSG_WHERE = 16, /* ... where is a rank now? */
 	SHM_MSG_SAY = 17, /* daemon to the notifiers: `sentence` is for the user of the job */
+	SHM_MSG_HEARD = 18, /* notifier: was that node's daemon ever heard (struct shm_witness)? It is looked
+			     * for; the answer has `down` 0 where it was, else 1 and what was noticed */
 	SHM_MSG_ALLOC = 12, /* memory that the daemon maps too (rcs_alloc): answer has its memfd */
 	SHM_MSG_DETACH = 11, /* the endpoint is closed in good order (struct shm_msg, no answer); a
 			      * socket that ends without it is a lost rank */
@@ -284,7 +286,7 @@ struct shm_there {
 struct shm_witness {
 	struct shm_msg m;
 	uint32_t step;
-	uint32_t down;	/* in an answer: 1, 0 */
+	uint32_t down;	/* in an answer: 1, 0; of SHM_MSG_HEARD 1: not heard */
 	char node[64];
 };
 struct shm_step_end {

@@ -103,6 +103,67 @@ starts() {	# starts NODE: how often a daemon was started there
 	done
 }
 
+# lock_says NUMBER FIELD VALUE: root's lock file of the job that runs on b0 says so in that field, in place
+lock_says() {
+	on_node b0 sh -c 'l=$(echo /run/rcshare/*.lock); t=$(awk -v f="$1" -v v="$2" "NR == 1 { \$f = v } 1" $l)
+		echo "$t" >$l' sh "$1" "$2"
+}
+
+@test "a daemon of another release is not used, one of an earlier job of this number is ended" {
+	rm -f "$BED_DIR"/home/{one,two,three,four}
+	batch -N1 -w b0 >"$BED_DIR/home/log" 3>&- <<-'END' &
+		srun --rcshare=on true
+		touch ~/one; until [ -e ~/two ]; do sleep 0.05; done
+		srun --rcshare=on echo native
+		srun --rcshare=require echo never
+		touch ~/three; until [ -e ~/four ]; do sleep 0.05; done
+		srun --rcshare=require echo fresh
+	END
+	eventually test -e "$BED_DIR/home/one"
+	local abi
+	abi=$(on_node b0 sh -c 'awk "NR == 1 { print \$2 }" /run/rcshare/*.lock')
+	lock_says 2 4
+	touch "$BED_DIR/home/two"
+	eventually test -e "$BED_DIR/home/three"
+	lock_says 2 "$abi"
+	lock_says 3 4711		# another user's
+	touch "$BED_DIR/home/four"
+	wait $! || :
+	cat "$BED_DIR/home/log"
+	grep -q 'not used: the daemon of this job is of another rcshare release (ABI 4, this one has [0-9]*), from before the upgrade' "$BED_DIR/home/log"
+	grep -qx native "$BED_DIR/home/log"
+	grep -q 'step refused, as --rcshare=require asks: the daemon of this job is of another rcshare release' "$BED_DIR/home/log"
+	not grep -qx never "$BED_DIR/home/log"
+	grep -qx fresh "$BED_DIR/home/log"
+	[ "$(starts b0)" -eq 2 ]
+	[ "$(grep -cx end "$BED_DIR"/home/seen.b0.*)" -eq 2 ]
+}
+
+@test "two slurmd of a host that share a run dir are told to have one each" {
+	rm -f "$BED_DIR"/home/{one,two}
+	batch -N1 -w b0 >"$BED_DIR/home/log" 3>&- <<-'END' &
+		srun --rcshare=on true
+		touch ~/one; until [ -e ~/two ]; do sleep 0.05; done
+		srun --rcshare=on true
+	END
+	eventually test -e "$BED_DIR/home/one"
+	lock_says 9 b7
+	touch "$BED_DIR/home/two"
+	wait $!
+	cat "$BED_DIR/home/log"
+	grep -qF "not used: the job's daemon of node b7 has this run dir: several slurmd on a host need run_dir=/run/rcshare-%n in plugstack.conf" "$BED_DIR/home/log"
+}
+
+per_node() {
+	srun -N1 --rcshare=on sh -c 'echo $RCSHARE_SOCKET; test -S $RCSHARE_SOCKET && echo there'
+}
+
+@test "run_dir=...%n is a folder of the node" {
+	own_bed run_dir=/run/rcshare-%n -- per_node
+	grep -qE '^/run/rcshare-b0/[0-9]+.0/sock$' <<<"$output"
+	grep -qx there <<<"$output"
+}
+
 @test "a daemon that died is replaced by the next step" {
 	run batch -N1 -w b0 <<-'END'
 		srun --rcshare=on sh -c 'kill -9 $(cat ${RCSHARE_SOCKET%sock}pid)'
@@ -232,10 +293,10 @@ victim() {
 @test "a daemon that dies or hangs at its start is told apart" {
 	fake die
 	run srun -w b0 --rcshare=on true
-	[[ $output == *"fake-rcshared ended before it was ready"* ]]
+	[[ $output == *"fake-rcshared died before it was ready"* ]]
 	fake hang
 	run srun -w b0 --rcshare=on true
-	[[ $output == *"fake-rcshared did not get ready in time; it was ended"* ]]
+	[[ $output == *"fake-rcshared was not ready after start_timeout_ms"*"and was killed"* ]]
 }
 
 @test "a requeued job has a run dir of its own" {

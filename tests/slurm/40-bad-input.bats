@@ -150,6 +150,58 @@ port() {	# port NODE: where the daemon of job $id listens there
 	[[ $output == *"rail 'mlx5_7/1' of the configuration cannot be opened: No such device; see ibv_devices, and the mode of /dev/infiniband"* ]]
 }
 
+# --- nodes that are not as the others -------------------------------------------------------------
+
+without_plugin() {	# without_plugin NODE: as if its plugstack.conf lacked the line
+	on_node "$1" mount --bind /dev/null /etc/slurm/plugstack.conf.d/bed.conf
+}
+
+@test "a node without the plugin is named: 'require' refuses the step, 'on' says it while it runs" {
+	conf '{"node_timeout_ms": 20000, "start_timeout_ms": 3000}'
+	without_plugin b1
+	run srun -N3 -w b0,b1,b2 --rcshare=require sh -c 'echo ran on $(hostname)'
+	echo "$output"
+	[ "$status" -ne 0 ]
+	[[ $output == *"rcshare: b2: step refused: no rcshare daemon of this job answers on b1 (no TCP connection from b2 to b1 "*"): look for rcshare's line in plugstack.conf there"* ]]
+	not grep -qx 'ran on b2' <<<"$output"
+	srun -N2 -w b0,b1 --rcshare=on sh -c 'until [ -e ~/go ]; do sleep 0.05; done; echo ran' \
+		>"$BED_DIR/home/out" 2>&1 3>&- &
+	local job=$!
+	BED_WAIT=40 eventually grep -q 'rcshare: no TCP connection from b0 to b1 .*no daemon of this job listens there' "$BED_DIR/home/out"
+	touch "$BED_DIR/home/go"
+	wait $job
+	on_node b1 umount /etc/slurm/plugstack.conf.d/bed.conf
+	[ "$(grep -cx ran "$BED_DIR/home/out")" -eq 2 ]
+	run srun -N2 -w b0,b1 --rcshare=require echo ran
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -eq 2 ]
+}
+
+@test "a log_dir that cannot be made costs records: the step runs, and status says why" {
+	# a file in its place: as root the native bed writes to what is read-only for others
+	conf '{"node_timeout_ms": 20000, "log_dir": "/etc/hosts/rcshare"}'
+	traffic -N2 -n4 -w b0,b1
+	run inside -N1 -w b0 -- scribble 1	# a lost rank is a record
+	[ "$status" -eq 0 ]
+	lost() { "$bed" run --on b0 -- "$root/build/rcshare" status "$id" | grep -q '^log: [1-9][0-9]* records lost, now: .*/etc/hosts/rcshare.*Not a directory'; }
+	eventually lost
+	grep -q 'rcshare: log_dir /etc/hosts/rcshare cannot be opened: Not a directory' "$BED_DIR/log/b0.slurmd.log"
+	traffic_is_whole
+	# read-only, and a link
+	conf '{"node_timeout_ms": 20000, "log_dir": "/run/ro/rcshare"}'
+	on_node b0 sh -c 'mkdir -p /run/ro && mount -t tmpfs -o ro ro /run/ro'
+	run srun -N1 -w b0 --rcshare=require echo ran
+	on_node b0 sh -c 'umount /run/ro; rmdir /run/ro; mkdir /var/log/real && ln -s /var/log/real /var/log/linked'
+	[ "$status" -eq 0 ]
+	[ "$output" = ran ]
+	conf '{"node_timeout_ms": 20000, "log_dir": "/var/log/linked"}'
+	run srun -N1 -w b0 --rcshare=require sh -c 'ls -d /var/log/real/$SLURM_JOB_ID && stat -c %U:%a /var/log/real'
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == /var/log/real/*root:755 ]]
+}
+
 # --- versions ------------------------------------------------------------------------------------
 
 @test "plugin, daemon and library of different releases are told so, and do not meet" {

@@ -30,7 +30,7 @@ teardown() {
 	BED_WAIT=60 eventually nothing_left
 }
 
-also='rcshare: to outlive a node this step also needs:'
+also='rcshare: this step does not survive the loss of a node without:'
 
 alone() { # COMMAND: run it when all nodes are idle, or srun tells that it waits for them
 	eventually idle

@@ -92,6 +92,23 @@ logged() { # PATTERN: in the slurmd log of a node
 	ended_well 4
 }
 
+@test "mark_down: a slurmctld that does not answer sets nobody down" {
+	site '{"node_timeout_ms": 1000, "mark_down": "on"}'
+	job 6 b0,b1,b2
+	ctld=$(on_node ctl pgrep -x slurmctld)
+	on_node ctl kill -STOP "$ctld"
+	on_node b1 sh -c 'kill -9 $(pgrep -x rcshared)'
+	logged_now() { [ "$(cat "$BED_DIR"/log/b?.slurmd.log | grep -c 'b1 is lost to step 0, but slurmctld does not say that it is a node of this step: not marked down')" -eq 1 ]; }
+	BED_WAIT=40 eventually logged_now || { on_node ctl kill -CONT "$ctld"; false; }
+	on_node ctl kill -CONT "$ctld"
+	eventually node b1 'State=(ALLOCATED|MIXED)'
+	not node b1 'Reason='
+	eventually said 4 ': after 200$'
+	touch "$until"
+	"$bed" run -- scancel "$id" || :
+	wait $pid || :
+}
+
 @test "without mark_down Slurm finds out by itself" {
 	site '{"node_timeout_ms": 1000}'
 	job 6 b0,b1,b2

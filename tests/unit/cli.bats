@@ -274,6 +274,6 @@ failover() { # UTC HOST PEER
 
 @test "log of a job without one exits with 1" {
 	run -1 "$rcshare" log 17 --dir "$BATS_TEST_TMPDIR/none"
-	[[ $output == *"job 17 left no log in"* ]]
+	[[ $output == *"there is no log of job 17 in"* ]]
 	run -2 "$rcshare" log x
 }

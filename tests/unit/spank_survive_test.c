@@ -51,7 +51,7 @@ static void all_given_says_nothing(void **state)
 
 static void what_lacks_is_named(void **state)
 {
-#define ALSO "to outlive a node this step also needs: "
+#define ALSO "this step does not survive the loss of a node without: "
 #define UNSEEN "--no-kill of the allocation (not seen here)"
 	static const char *const bad[][3] = {
 		{"srun", "", ALSO "srun --no-kill, srun -K0"},
