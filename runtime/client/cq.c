@@ -73,6 +73,8 @@ static uint32_t cq_take(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 {
 	uint32_t i;
 
+	if (!cl_acts(cq->ctx))
+		return 0;
 	for (i = 0; i < n && cq->count; i++) {
 		c[i] = cq->ring[cq->head];
 		cq->head = (cq->head + 1) & (cq->cap - 1);
@@ -189,7 +191,7 @@ int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 		return rc;
 	cq_disarm(cq);
 	cl_polled(cq->ctx);
-	if (cq->count < n || !n)
+	if (cq->count < n || !n || !cl_acts(cq->ctx))
 		cl_progress(cq->ctx);
 	rc = (int)cq_take(cq, c, n);
 	if (!rc && !cq->count)
@@ -257,9 +259,9 @@ static void cq_sleep(rcs_cq *cq, uint64_t until)
 	uint64_t ns, now = cl_now();
 
 	efd_drain(cq->efd);
-	if (cl_arm(ctx))
+	if (cl_arm(ctx) && cl_acts(ctx))
 		return;
-	ns = CL_SLEEP_NS;
+	ns = cl_acts(ctx) ? CL_SLEEP_NS : CL_STILL_NS;
 	if (until - now < ns)
 		ns = until > now ? until - now : 0;
 	ctx->sleepers++;
@@ -287,7 +289,7 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 	until = timeout_ms < 0 ? INT64_MAX : start + (uint64_t)timeout_ms * 1000000;
 	for (;;) {
 		cl_polled(cq->ctx);
-		if (!cq->count)
+		if (!cq->count || !cl_acts(cq->ctx))
 			cl_progress(cq->ctx);
 		rc = (int)cq_take(cq, c, n);
 		if (!rc)
@@ -394,7 +396,7 @@ uint64_t rcs_cntr_read(rcs_cntr *cntr)
 		return 0;
 	cl_polled(cntr->ctx);
 	cl_progress(cntr->ctx);
-	v = cntr->ok;
+	v = cl_acts(cntr->ctx) ? (cntr->told_ok = cntr->ok) : cntr->told_ok;
 	cl_leave(cntr->ctx);
 	return v;
 }
@@ -405,7 +407,7 @@ uint64_t rcs_cntr_errors(rcs_cntr *cntr)
 
 	if (!cntr || cl_enter(cntr->ctx))
 		return 0;
-	v = cntr->errors;
+	v = cl_acts(cntr->ctx) ? (cntr->told_errors = cntr->errors) : cntr->told_errors;
 	cl_leave(cntr->ctx);
 	return v;
 }

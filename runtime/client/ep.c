@@ -198,6 +198,8 @@ void cl_ep_lost(rcs_ep *ep, int status)
 	ep->blocked = ep->kick = false;
 	epoll_ctl(ctx->epfd, EPOLL_CTL_DEL, ep->ch.rank_bell, NULL);
 	cl_chan_leave(&ep->ch);
+	if (status == RCS_ERR_PARTITIONED)
+		cl_cq_stopped(ctx);
 	ep->ending = true;
 	end_requests(ep, status, false);
 	cl_ep_end_check(ep);

@@ -28,7 +28,7 @@ static void *helper_main(void *arg)
 		if (read(ctx->helper_efd, &v, sizeof(v)) < 0)
 			v = 0;
 		cl_progress(ctx);
-		nap = polls != ctx->polls;
+		nap = polls != ctx->polls || !cl_acts(ctx);
 		polls = ctx->polls;
 		armed = !nap && !cl_arm(ctx);
 		ctx->helper_armed = armed;

@@ -14,7 +14,7 @@
 
 #include "client/lib.h"
 
-#define VM_CHUNK (64ull << 20)
+#define VM_CHUNK (16ull << 20) /* a few milliseconds: it is looked between them whether this rank may act */
 #define PUSH_WINDOW (64ull << 10)
 
 void cl_large_fin(rcs_ep *ep, rcs_peer *to, uint64_t op, int status)
@@ -73,7 +73,7 @@ static bool cookie_is_there(const struct cl_op *op)
  */
 static void vm_read(struct cl_op *op)
 {
-	while (op->off < op->end) {
+	while (op->off < op->end && cl_ep_acts(op->ep)) {
 		uint64_t n = op->end - op->off;
 		struct iovec local[CL_IOV_MAX], remote;
 		uint32_t k;
@@ -156,6 +156,10 @@ void cl_large_start(struct cl_op *op)
 		vm_read(op);
 	if (op->off == op->end) {
 		finish(op, RCS_OK);
+		return;
+	}
+	if (!cl_ep_acts(op->ep)) {
+		op->ep->blocked = true;
 		return;
 	}
 	op->rts.cookie_at = 0;

@@ -37,6 +37,7 @@
 #define CL_PEER_ANSWERS	  3u		   /* two CREDIT and a GONE may come from a peer unasked */
 #define CL_CQ_DEPTH	  131072u
 #define CL_SLEEP_NS	  1000000000ull /* then the daemon is looked at */
+#define CL_STILL_NS	  2000000ull	/* no bell tells that a rank may act again */
 #define CL_RTS_CHARGE	  WIRE_REC_SPACE(sizeof(struct wire_rts))
 
 struct cl_op;
@@ -263,6 +264,7 @@ struct rcs_cntr {
 	rcs_ctx *ctx;
 	rcs_cntr *prev, *next;
 	uint64_t ok, errors;
+	uint64_t told_ok, told_errors; /* when the rank was last allowed to act */
 };
 
 struct cl_event {
@@ -383,6 +385,13 @@ int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
 bool cl_ep_unblocked(rcs_ep *ep);
 void cl_polled(rcs_ctx *ctx); /* the user makes progress himself: the helper leaves it to him */
 void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
+
+/* --- lease.c ------------------------------------------------------------------------------------ */
+bool cl_ep_acts(const rcs_ep *ep); /* the endpoint is not lost */
+bool cl_acts(const rcs_ctx *ctx);
+int cl_ep_status(const rcs_ep *ep); /* 0: requests may be posted; AGAIN, or what it was lost by */
+void cl_ep_stand_still(rcs_ep *ep); /* progress of one that may not act; it may be lost then */
+void cl_cq_stopped(rcs_ctx *ctx);
 
 /* --- progress.c, ep.c -------------------------------------------------------------------------- */
 void cl_progress(rcs_ctx *ctx);

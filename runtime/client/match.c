@@ -94,10 +94,10 @@ int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
 	rc = cl_enter(ep->ctx);
 	if (rc)
 		return rc;
-	u = cl_match_unexp(ep, from, tag, ignore);
+	u = cl_acts(ep->ctx) ? cl_match_unexp(ep, from, tag, ignore) : NULL;
 	if (!u) {
 		cl_progress(ep->ctx);
-		u = cl_match_unexp(ep, from, tag, ignore);
+		u = cl_acts(ep->ctx) ? cl_match_unexp(ep, from, tag, ignore) : NULL;
 	}
 	rc = u ? 1 : ep->lost;
 	if (u && found)

@@ -283,5 +283,5 @@ int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len)
 			if (!cl_region_covers(m->region, m->iov[i].iov_base, m->iov[i].iov_len))
 				return RCS_ERR_INVALID;
 	*len = (uint64_t)n;
-	return ep->lost;
+	return cl_ep_status(ep);
 }

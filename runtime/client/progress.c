@@ -128,7 +128,9 @@ void cl_ep_pump(rcs_ep *ep)
 	rcs_peer *p, *tmp;
 	bool did;
 
-	ep->kick = false;
+	ep->kick = !cl_ep_acts(ep);
+	if (ep->kick)
+		return; /* later */
 	ep->blocked = false;
 	cl_ep_drain_ctl(ep);
 	cl_access_pump(ep);
@@ -201,6 +203,10 @@ bool cl_ep_progress(rcs_ep *ep)
 		cl_ep_lost(ep, ep->dying);
 		return false;
 	}
+	if (!cl_ep_acts(ep)) {
+		cl_ep_stand_still(ep);
+		return false;
+	}
 	for (i = 0; i < BURST && !ep->lost; i++) {
 		struct wire_rec r;
 		const uint8_t *payload;
@@ -258,7 +264,7 @@ void cl_progress(rcs_ctx *ctx)
 		 * rings must ring again, or be empty for certain. */
 		if (ctx->sleepers)
 			for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
-				if (!ep->lost && shm_ring_arm(&ep->ch.rx))
+				if (!ep->lost && shm_ring_arm(&ep->ch.rx) && cl_ep_acts(ep))
 					more = true;
 	} while (more);
 	if (ctx->rails_done != ctx->rails_back)

@@ -340,8 +340,9 @@ static int atomic_locked(rcs_ep *ep, const struct rcs_atomic *a)
 	/* memory of rcs_alloc begins at a page, so this holds for a virtual address too */
 	if (off % a->size)
 		return RCS_ERR_INVALID;
-	if (ep->lost)
-		return ep->lost;
+	rc = cl_ep_status(ep);
+	if (rc)
+		return rc;
 	rc = target_check(ep, a->peer, a->key, a->flags, &off, a->size, &k);
 	if (rc == RCS_ERR_INVALID || !(k.flags & WIRE_UKEY_ATOMIC))
 		return RCS_ERR_INVALID;
@@ -381,11 +382,13 @@ static int flush_locked(rcs_ep *ep, rcs_peer *peer, uint32_t flags, void *contex
 {
 	struct rcs_msg m = {.flags = flags, .peer = peer, .context = context};
 	struct cl_op *op;
+	int rc;
 
 	if (flags & ~RCS_QUIET || (peer && (peer->ep != ep || !peer->inserted)))
 		return RCS_ERR_INVALID;
-	if (ep->lost)
-		return ep->lost;
+	rc = cl_ep_status(ep);
+	if (rc)
+		return rc;
 	if (!cl_cq_room(ep->tx_cq, true))
 		return RCS_ERR_AGAIN;
 	op = request(ep, &m, 0, RCS_OP_FLUSH);

@@ -166,6 +166,7 @@ static inline void fake_attach(struct fake_chan *c, const struct shm_attach *a)
 	c->pid = a->pid;
 	c->rank = a->rank;
 	s->magic = SHM_MAGIC;
+	s->until_ns = SHM_UNTIL_EVER;
 	s->abi = SHM_ABI;
 	s->size = c->size;
 	s->tx_off = head;
