@@ -55,7 +55,7 @@ const struct config_key config_keys[] = {
 		"Longest message that is sent whole; longer ones are fetched or pushed in pieces."},
 	{"zcopy_min", CONFIG_T_UINT, 4096, 1u << 30, "bytes", "65536", FIELD(zcopy_min),
 		"From this length on messages are fetched by RDMA READ out of the sender's memory."},
-	{"read_chunk", CONFIG_T_UINT, 4096, 1u << 30, "bytes", "262144", FIELD(read_chunk),
+	{"read_chunk", CONFIG_T_UINT, 4096, 1u << 28, "bytes", "262144", FIELD(read_chunk),
 		"Longest single RDMA READ of a large message."},
 	{"receive_ring", CONFIG_T_POW2, 64 * KiB, 1u << 30, "bytes", "1048576", FIELD(receive_ring),
 		"Receive ring of an endpoint."},

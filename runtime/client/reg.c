@@ -74,8 +74,10 @@ static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t le
 			/* constants and read-only files can be sent from, if not received into */
 			rc = cl_reg_mr(fds[next], lent->driver[i], lent->pd_handle[i], addr, len,
 				IB_UVERBS_ACCESS_REMOTE_READ, &resp);
-			if (!rc)
+			if (!rc) {
 				*readonly = true;
+				out->readonly |= 1u << i;
+			}
 		}
 		next++;
 		out->err[i] = rc;

@@ -213,6 +213,7 @@ static void tell_key(struct node *n, uint32_t node, uint16_t ep, uint32_t epoch,
 		info.addr = g->addr;
 		info.len = g->len;
 		info.rail_ok = region_rails(n, g);
+		info.rail_write = info.rail_ok & ~g->readonly;
 		memcpy(info.rkey, g->rkey, sizeof(info.rkey));
 		region_devices(g, info.device);
 	}

@@ -85,7 +85,7 @@ struct region {
 	struct chan *owner;   /* NULL: gone */
 	uint16_t ep;	      /* ... of that endpoint, also then */
 	uint64_t addr, len;
-	uint32_t ok; /* bit r */
+	uint32_t ok, readonly; /* bit r: registered; for reading alone */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
 	uint32_t epoch[WIRE_RAILS_MAX]; /* verbs_rail_epoch of the loan it was registered with */
 	uint32_t uses;			/* local puts and gets under way */

@@ -185,6 +185,7 @@ void region_registered(struct node *n, struct region *r, const struct shm_reg *r
 			continue;
 		}
 		r->ok |= 1u << i;
+		r->readonly = (r->readonly & ~(1u << i)) | (reg->readonly & 1u << i);
 		r->mr_handle[i] = reg->mr_handle[i];
 		r->lkey[i] = reg->lkey[i];
 		r->rkey[i] = reg->rkey[i];

@@ -13,11 +13,14 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "core/psn.h"
 #include "node/flow.h"
 #include "rcshare.h"
 
 #define WAIT_NS	   300000000ull /* for a lane that is just being opened, or comes back */
 #define LANE_BYTES 4u /* pieces' worth of bytes in a send queue: frames wait behind them */
+#define PIECE_MAX  (256u << 20)
+_Static_assert((uint64_t)LANE_BYTES * PIECE_MAX / 256 <= CORE_PSN_WINDOW / 2, "packets of a lane's pieces, path MTU 256");
 
 static void tell(struct node *n, const struct rma *r)
 {
@@ -252,7 +255,12 @@ static uint8_t rails_of(const struct link *l, const struct rma *r)
 
 	if (!r->im || !r->local || is_refused(r) || !is_known(r))
 		return 0;
-	rails = info_of(r)->rail_ok & region_rails(l->n, r->local);
+	rails = region_rails(l->n, r->local);
+	/* memory that no device may write is written by the CPU */
+	if (r->get)
+		rails &= info_of(r)->rail_ok & ~r->local->readonly;
+	else
+		rails &= info_of(r)->rail_ok & info_of(r)->rail_write;
 	for (unsigned i = 0; i < l->n->rails; i++)
 		if (l->rdma[i] && !verbs_lane_leads_to(l->rdma[i], info_of(r)->device[i]))
 			rails &= ~(1u << i);
@@ -264,16 +272,25 @@ static bool outside(const struct rma *r)
 	return !r->large && (r->remote > r->im->info.len || r->len > r->im->info.len - r->remote);
 }
 
+/* Bytes of a piece: what the configuration says, and the devices take. */
+static uint64_t chunk_of(const struct node *n)
+{
+	uint64_t most = n->vb ? verbs_message_max(n->vb) : PIECE_MAX, c = (uint64_t)n->cfg.read_chunk;
+
+	most = most < PIECE_MAX ? most : PIECE_MAX;
+	return c < most ? c : most;
+}
+
 /* A flow's bytes under way: all lanes are full, and as much waits behind. */
 static uint64_t window(const struct node *n)
 {
-	return 2 * LANE_BYTES * (uint64_t)n->cfg.read_chunk * (n->rails ? n->rails : 1);
+	return 2 * LANE_BYTES * chunk_of(n) * (n->rails ? n->rails : 1);
 }
 
 /* The next piece of the flow. false: not now. */
 static bool issue(struct link *l, struct rma *r)
 {
-	uint64_t left = r->len - r->issued, chunk = (uint64_t)l->n->cfg.read_chunk;
+	uint64_t left = r->len - r->issued, chunk = chunk_of(l->n);
 	uint32_t len = (uint32_t)(left > chunk ? chunk : left);
 	int piece;
 
@@ -372,7 +389,7 @@ static void post(struct link *l)
 
 			room[r].posts = free > 16 ? free - 16 : 0;
 			room[r].reads = verbs_lane_reads(l->rdma[r]);
-			room[r].bytes = LANE_BYTES * (uint64_t)n->cfg.read_chunk;
+			room[r].bytes = LANE_BYTES * chunk_of(n);
 		}
 	while (core_rma_pick(&l->ledger, &l->core, room, &i, &lane)) {
 		struct rma *r = l->piece[i].r;

@@ -655,6 +655,16 @@ const char *verbs_rail_name(const struct verbs *v, unsigned rail)
 	return v->rail[rail].name;
 }
 
+uint64_t verbs_message_max(const struct verbs *v)
+{
+	uint64_t most = UINT32_MAX;
+
+	for (unsigned r = 0; r < v->rails; r++)
+		if (v->rail[r].msg_max && v->rail[r].msg_max < most)
+			most = v->rail[r].msg_max;
+	return most;
+}
+
 uint32_t verbs_rail_epoch(const struct verbs *v, unsigned rail)
 {
 	return v->rail[rail].epoch;

@@ -146,6 +146,7 @@ int verbs_lane_rdma(struct verbs_lane *lane, const struct verbs_rdma *r, uint64_
 bool verbs_lane_wants_word(const struct verbs_lane *lane);
 void verbs_lane_word_wanted(struct verbs_lane *lane);
 int verbs_lane_word(struct verbs_lane *lane, uint64_t number, uint64_t cookie);
+uint64_t verbs_message_max(const struct verbs *v); /* bytes of a request that each rail takes */
 void verbs_lane_fence(struct verbs_lane *lane);
 void verbs_lane_close(struct verbs_lane *lane); /* after ->fenced(), or never connected */
 

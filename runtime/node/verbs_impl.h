@@ -71,6 +71,7 @@ struct rail {
 	struct closing *closing; /* made with the context, so that its end needs no memory */
 	unsigned going;		 /* contexts that are being closed: another is opened after that */
 	uint32_t epoch;
+	uint32_t msg_max; /* bytes of a request, known when a lane was opened; 0: not yet */
 	uint64_t mute_until; /* ms: a peer did not answer lately, do not wait for another */
 	bool ok;
 	uint32_t cq_used;   /* entries that the lanes may fill */

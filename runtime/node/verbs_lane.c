@@ -118,6 +118,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	if (ibv_query_port(r->ctx, (uint8_t)r->port, &port) ||
 		verbs_gid_choose(r, &port, &gid, &type) < 0)
 		return -ENODEV;
+	r->msg_max = port.max_msg_sz;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;

@@ -192,6 +192,8 @@ struct shm_reg {
 	struct wire_key key;
 	uint32_t ndev;
 	uint32_t ok;	     /* bit r: registered on rail r */
+	uint32_t readonly;   /* bit r: ... for reading alone */
+	uint32_t pad;
 	int32_t err[WIRE_RAILS_MAX]; /* -errno where not */
 	uint32_t mr_handle[WIRE_RAILS_MAX], lkey[WIRE_RAILS_MAX], rkey[WIRE_RAILS_MAX];
 };

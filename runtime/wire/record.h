@@ -212,8 +212,10 @@ struct wire_key_info {
 	uint32_t rail_ok; /* bit r: rkey[r] is valid */
 	uint32_t rkey[WIRE_RAILS_MAX];
 	uint8_t device[WIRE_RAILS_MAX]; /* on that device: verbs_rail_epoch, its low byte */
+	uint32_t rail_write; /* bit r: ... and may be written there */
+	uint32_t pad;
 };
-_Static_assert(sizeof(struct wire_key_info) == 40, "layout");
+_Static_assert(sizeof(struct wire_key_info) == 48, "layout");
 
 /* What rcs_region_key gives to users: names a region of an endpoint. */
 #define WIRE_UKEY_VERSION 1u

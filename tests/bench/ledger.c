@@ -157,7 +157,8 @@ static void learn_key(struct link *l, struct wire_key k)
 {
 	struct wire_rec r = {.type = WIRE_REC_KEY, .src_node = 1, .src_ep = OWNER, .src_epoch = 1,
 		.data = wire_key_pack(k), .len = sizeof(struct wire_key_info)};
-	struct wire_key_info info = {.addr = 0x10000, .len = LEN, .rail_ok = 1, .rkey = {5}, .device = {1}};
+	struct wire_key_info info = {.addr = 0x10000, .len = LEN, .rail_ok = 1, .rkey = {5}, .device = {1},
+		.rail_write = 1};
 	struct import *im;
 
 	l->slots = zeroed((size_t)CORE_SLOTS * WIRE_FRAME_MAX);

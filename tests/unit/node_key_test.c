@@ -624,6 +624,66 @@ static void keys_of_a_former_daemon_are_gone(void **state)
 	assert_null(g->s[0].n.imports);
 }
 
+/* No device may write there (a file mapped shared, on a kernel that pins no such pages for writing). */
+static void memory_that_may_not_be_written_is_put_to_by_the_cpu(void **state)
+{
+	struct shm_reg reg = {.ndev = 1, .ok = 1, .readonly = 1, .lkey = {7}, .rkey = {70}};
+	uint32_t lent[WIRE_RAILS_MAX] = {1};
+	struct rig *g = *state;
+	struct side *s = &g->s[OWNER];
+
+	assert_int_equal(region_new(&s->n, s->c, BASE, REGION_LEN, &s->key), 0);
+	region_registered(&s->n, region_of(s), &reg, lent);
+	g->s[0].l.core.wanted = true;
+	g->s[0].l.core.lane[CORE_LANE_TCP].state = CORE_LANE_UP;
+	put(g, 0, 64, WIRE_RMA_GET, true);
+	turns(g);
+	assert_int_equal(posted.n, 1); /* but read */
+	complete(g, VERBS_OK);
+	put(g, 0, 64, 0, true);
+	turns(g);
+	assert_int_equal(posted.n, 0);
+	assert_non_null(g->s[0].l.framed);
+}
+
+/* A local buffer that no device may write. */
+static void a_get_into_memory_that_may_not_be_written_goes_by_the_cpu(void **state)
+{
+	struct rig *g = *state;
+
+	region_of(&g->s[0])->readonly = 1;
+	g->s[0].l.core.wanted = true;
+	g->s[0].l.core.lane[CORE_LANE_TCP].state = CORE_LANE_UP;
+	put(g, 0, 64, WIRE_RMA_GET, true);
+	turns(g);
+	assert_int_equal(posted.n, 0);
+	assert_non_null(g->s[0].l.framed);
+	put(g, 0, 64, 0, true);
+	turns(g);
+	assert_int_equal(posted.n, 1);
+	complete(g, VERBS_OK);
+}
+
+/* Soft RoCE takes 8 MiB, whatever the configuration says. */
+static void a_piece_is_no_longer_than_a_device_takes(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[0];
+
+	s->n.cfg.read_chunk = 1u << 28;
+	s->v.rail[0].msg_max = 4096;
+	put(g, 0, 64 << 10, 0, true);
+	turns(g);
+	assert_int_equal(posted.bytes / posted.n, 4096);
+	for (unsigned i = 0; i < 100 && g->s[0].done_n == 0; i++) {
+		while (posted.n)
+			complete(g, VERBS_OK);
+		turns(g);
+	}
+	assert_int_equal(g->s[0].done_status, RCS_OK);
+	assert_int_equal(posted.bytes, 64 << 10);
+}
+
 /* --- registrations ---------------------------------------------------------------------------------- */
 
 /* The device was replaced between the loan and the word of it: that handle is another object's by now. */
@@ -973,6 +1033,9 @@ int main(void)
 		TEST(a_put_during_a_revocation_ends_and_holds_up_nothing),
 		TEST(who_answers_late_has_its_rails_back),
 		TEST(a_lost_importer_is_not_waited_for),
+		TEST(memory_that_may_not_be_written_is_put_to_by_the_cpu),
+		TEST(a_get_into_memory_that_may_not_be_written_goes_by_the_cpu),
+		TEST(a_piece_is_no_longer_than_a_device_takes),
 		TEST(a_new_daemon_is_no_importer),
 		TEST(keys_of_a_former_daemon_are_gone),
 		TEST(what_was_registered_with_a_replaced_device_is_not_used),

@@ -55,6 +55,8 @@ static int teardown(void **state)
 {
 	struct rig *g = *state;
 
+	for (struct rma *r = g->l.rmas; r; r = r->next)
+		flow_leave(r);
 	free(g->l.slots);
 	free(g->l.backlog);
 	free(g);
@@ -212,7 +214,7 @@ static void puts_go(struct rig *g)
 {
 	static struct rma r[PUTS];
 
-	g->local.ok = g->im.info.rail_ok = 1;
+	g->local.ok = g->im.info.rail_ok = g->im.info.rail_write = 1;
 	g->im.info.len = 1 << 20;
 	for (int i = 0; i < PUTS; i++) {
 		r[i] = g->r;
