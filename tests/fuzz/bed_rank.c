@@ -87,7 +87,10 @@ void bed_rank_answers(struct bed_rank *r)
 		unsigned n = 0;
 		struct cmsghdr *c;
 
-		if (recvmsg(r->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+		ssize_t got = recvmsg(r->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+		r->spoilt |= !got;
+		if (got <= 0)
 			return;
 		c = CMSG_FIRSTHDR(&mh);
 		if (c)
@@ -127,6 +130,7 @@ void bed_rank_submit(struct bed_rank *r, const struct wire_rec *rec, const void 
 		return;
 	bed_say("node %u slot %u: record of type %u to node %u slot %u, op %llx, %u bytes", r->node, r->slot, rec->type,
 		rec->dst_node, rec->dst_ep, (unsigned long long)rec->op, rec->len);
+	r->asked += rec->type == WIRE_REC_RMA && rec->dst_node < BED_DAEMONS;
 	*to = *rec;
 	memcpy(to + 1, payload, rec->len);
 	shm_ring_commit(&r->tx, rec->len);
@@ -158,14 +162,50 @@ void bed_rank_take(struct bed_rank *r, bool serve)
 		bed_say("node %u slot %u: has got a record of type %u, op %llx, arg %lld", r->node, r->slot, rec.type,
 			(unsigned long long)rec.op, (long long)rec.arg);
 		r->got[rec.type & 63]++;
-		if (rec.type == WIRE_REC_RMA_DONE || rec.type == WIRE_REC_MSG || rec.type == WIRE_REC_GONE)
-			r->last = rec;
+		if (rec.type == WIRE_REC_RMA_DONE)
+			r->done = rec;
+		if (rec.type == WIRE_REC_MSG)
+			r->msg = rec;
 		if (rec.type == WIRE_REC_ACCESS && serve)
 			rank_access(r, &rec, payload);
 		else if (rec.type == WIRE_REC_ACCESS)
 			r->access = rec;
 		shm_ring_consume(&r->rx, &rec);
 	}
+}
+
+/* Ends of requests that have come to r[0 .. n-1], and what their libraries were to do. */
+static uint64_t got(const struct bed_rank *r, unsigned n)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += r[i].got[WIRE_REC_RMA_DONE] + r[i].got[WIRE_REC_ACCESS];
+	return sum;
+}
+
+bool bed_rank_settle(struct bed_rank *r, unsigned n)
+{
+	static const uint8_t nothing[WIRE_REC_PAYLOAD_MAX];
+	uint64_t had;
+	int quiet = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (r[i].access.type)
+			rank_access(&r[i], &r[i].access, nothing);
+		r[i].access.type = 0;
+	}
+	for (int k = 0; k < 1000 && quiet < 60; k++) {
+		had = got(r, n);
+		bed_pass(quiet > 3 ? 100 * BED_MS : 0);
+		bed_turns(1);
+		for (unsigned i = 0; i < n; i++) {
+			bed_rank_take(&r[i], true);
+			bed_rank_answers(&r[i]);
+		}
+		quiet = got(r, n) == had ? quiet + 1 : 0;
+	}
+	return quiet == 60;
 }
 
 void bed_rank_close(struct bed_rank *r, bool good_bye)
@@ -233,10 +273,10 @@ void bed_honest_must_work(struct bed_rank h[BED_DAEMONS])
 		.dst_epoch = h[1].epoch};
 	uint32_t dones = h[0].got[WIRE_REC_RMA_DONE];
 
-	h[0].last.op = h[1].last.tag = 0;
+	h[1].msg.tag = 0;
 	bed_rank_submit(&h[0], &put, &w);
 	bed_rank_submit(&h[0], &msg, "");
-	for (int i = 0; i < 400 && (h[0].got[WIRE_REC_RMA_DONE] == dones || h[1].last.tag != 4711); i++) {
+	for (int i = 0; i < 400 && (h[0].got[WIRE_REC_RMA_DONE] == dones || h[1].msg.tag != 4711); i++) {
 		bed_pass(20 * BED_MS);
 		bed_turns(1);
 		bed_honest_turn(h);
@@ -244,6 +284,6 @@ void bed_honest_must_work(struct bed_rank h[BED_DAEMONS])
 	if (!bed_whole()) /* a step that only one of them knows has ended it */
 		return;
 	bed_must(h[0].got[WIRE_REC_RMA_DONE] > dones, "another rank's put ends");
-	bed_must(!h[0].last.arg || h[0].last.op != 4711, "another rank's put succeeds");
-	bed_must(h[1].last.type == WIRE_REC_MSG && h[1].last.tag == 4711, "another rank's message arrives");
+	bed_must(!h[0].done.arg, "another rank's put succeeds");
+	bed_must(h[1].msg.tag == 4711, "another rank's message arrives");
 }

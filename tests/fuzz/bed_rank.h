@@ -24,7 +24,9 @@ struct bed_rank {
 	unsigned keys_n;
 	struct wire_rec access; /* the last ACCESS, unanswered; type 0: none */
 	uint32_t got[64];	/* records that came, by type */
-	struct wire_rec last;	/* the last RMA_DONE, MSG or GONE */
+	uint32_t asked;		/* RMA records to the two daemons there are */
+	bool spoilt;		/* its rings make no sense, or its daemon has closed the channel */
+	struct wire_rec done, msg; /* the last RMA_DONE, the last MSG */
 };
 
 void bed_rank_connect(struct bed_rank *r, unsigned node);
@@ -37,6 +39,9 @@ void bed_rank_submit(struct bed_rank *r, const struct wire_rec *rec, const void 
 /* Out of the receive ring. `serve`: answers what the daemon may not do itself, as its library would. */
 void bed_rank_take(struct bed_rank *r, bool serve);
 void bed_rank_close(struct bed_rank *r, bool good_bye);
+/* Answers the ACCESS that is still due, and all that come, until nothing has come for some seconds; false: there is
+ * more. */
+bool bed_rank_settle(struct bed_rank *r, unsigned n);
 /* A region of all memory that ranks have, registered on both rails. */
 void bed_rank_region(struct bed_rank *r);
 

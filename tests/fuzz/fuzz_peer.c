@@ -130,6 +130,7 @@ static void frame(struct pick *p, struct link *l)
 	memset(buf, 0, sizeof(buf));
 	*f = (struct wire_frame){.type = (uint8_t)(1 + pick_below(p, 5)), .lane = lane, .flags = pick_byte(p) & 1,
 		.src_node = 1, .lane_gen = l->core.lane[lane].gen, .seq = l->core.next + pick_below(p, 3) - 1u};
+	f->incarnation = l->n->incarnation + !pick_often(p);
 	core_link_header(&l->core, &f->ack, &f->limit);
 	if (!pick_often(p))
 		f->ack = pick_number(p);
@@ -251,11 +252,11 @@ static void must_work(void)
 {
 	struct wire_rec msg = {.type = WIRE_REC_MSG, .tag = 4711, .dst_ep = rank[1].slot, .dst_epoch = rank[1].epoch};
 
-	rank[1].last.tag = 0;
+	rank[1].msg.tag = 0;
 	bed_rank_submit(&rank[0], &msg, "");
 	bed_turns(3);
 	bed_rank_take(&rank[1], true);
-	bed_must(rank[1].last.type == WIRE_REC_MSG && rank[1].last.tag == 4711, "another rank's message arrives");
+	bed_must(rank[1].msg.tag == 4711, "another rank's message arrives");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

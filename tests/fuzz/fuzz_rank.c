@@ -15,15 +15,13 @@
 
 #define RANKS 4u
 
-static struct bed_rank rank[RANKS], honest[BED_DAEMONS];
+static struct bed_rank rank[RANKS + BED_DAEMONS], *const honest = rank + RANKS;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct bed_rank *somebody(struct pick *p)
 {
-	uint32_t i = pick_below(p, RANKS + BED_DAEMONS);
-
-	return i < RANKS ? &rank[i] : &honest[i - RANKS];
+	return &rank[pick_below(p, RANKS + BED_DAEMONS)];
 }
 
 static struct wire_key some_key(struct pick *p, const struct bed_rank *of)
@@ -135,7 +133,7 @@ static void ask(struct pick *p, struct bed_rank *r)
 
 /* --- the submission ring -------------------------------------------------------------------------------- */
 
-static uint32_t payload_fill(struct pick *p, const struct bed_rank *r, struct wire_rec *rec, uint8_t *to)
+static uint32_t payload_fill(struct pick *p, struct bed_rank *r, struct wire_rec *rec, uint8_t *to)
 {
 	const struct bed_rank *of = somebody(p);
 	struct wire_key own = some_key(p, r), far = some_key(p, of);
@@ -173,6 +171,7 @@ static uint32_t payload_fill(struct pick *p, const struct bed_rank *r, struct wi
 		return sizeof(struct wire_addr);
 	case WIRE_REC_ACCESSED:
 		rec->op = r->access.op;
+		r->access.type = 0;
 		rec->arg = pick_often(p) ? 0 : pick_number(p);
 		return r->access.flags & WIRE_REC_F_WRITE ? 0 : (uint32_t)r->access.arg;
 	default:
@@ -185,7 +184,7 @@ static void submit(struct pick *p, struct bed_rank *r)
 	static const uint8_t likely[] = {WIRE_REC_RMA, WIRE_REC_RMA, WIRE_REC_RMA, WIRE_REC_MSG, WIRE_REC_RTS,
 		WIRE_REC_PUSH, WIRE_REC_CTS, WIRE_REC_FIN, WIRE_REC_CREDIT, WIRE_REC_CANCEL, WIRE_REC_RATOM, WIRE_REC_GET,
 		WIRE_REC_PEER, WIRE_REC_ACCESSED};
-	static const uint8_t times[] = {1, 1, 1, 1, 2, 8, 40, 120};
+	static const uint8_t times[] = {1, 1, 1, 1, 2, 4, 8, 40};
 	static uint8_t payload[WIRE_REC_PAYLOAD_MAX];
 	const struct bed_rank *to = somebody(p);
 	struct wire_rec rec = {.type = pick_often(p) ? likely[pick_below(p, sizeof(likely))] : pick_below(p, 40),
@@ -212,6 +211,7 @@ static void scribble(struct pick *p, struct bed_rank *r)
 
 	if (!r->shm)
 		return;
+	r->spoilt = true;
 	switch (pick_below(p, 5)) {
 	case 0:
 		atomic_store(&r->shm->tx.tail, v);
@@ -311,6 +311,30 @@ static void step(struct pick *p)
 	}
 }
 
+static void heal(void)
+{
+	for (unsigned i = 0; i < BED_DAEMONS; i++)
+		for (unsigned k = 0; k < BED_RAILS; k++) {
+			bed_verbs_rail(i, k, true, false);
+			bed_verbs_hold(i, k, false);
+		}
+	bed.vm_refused = false;
+}
+
+/* Once, and whatever was asked, where those that are left do as they should from now on. */
+static void each_request_must_end(void)
+{
+	for (unsigned i = 0; i < RANKS; i++) {
+		bed_rank_answers(&rank[i]);
+		if (rank[i].spoilt || !rank[i].shm)
+			bed_rank_close(&rank[i], false);
+	}
+	if (!bed_rank_settle(rank, RANKS + BED_DAEMONS))
+		return;
+	for (unsigned i = 0; i < RANKS && bed_whole(); i++)
+		bed_must(rank[i].spoilt || rank[i].got[WIRE_REC_RMA_DONE] == rank[i].asked, "each request ends, once");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct pick p = {data, size};
@@ -323,14 +347,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		step(&p);
 		bed_honest_turn(honest);
 	}
+	heal();
+	each_request_must_end();
 	for (unsigned i = 0; i < RANKS; i++)
 		bed_rank_close(&rank[i], false);
-	for (unsigned i = 0; i < BED_DAEMONS; i++)
-		for (unsigned k = 0; k < BED_RAILS; k++) {
-			bed_verbs_rail(i, k, true, false);
-			bed_verbs_hold(i, k, false);
-		}
-	bed.vm_refused = false;
 	bed_settle();
 	bed_honest_turn(honest);
 	bed_honest_must_work(honest);

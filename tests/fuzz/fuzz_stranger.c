@@ -20,13 +20,15 @@
 
 #define CONNS 4u
 #define NODE  2u /* who a stranger says to be: nobody else is */
+#define LIFE  7u /* which start of its daemon */
 
 /* runtime/node/tcp.c */
 struct hello {
 	uint32_t magic;
 	uint16_t version, kind;
 	uint32_t job, restart, node, incarnation, gen;
-	uint16_t port, watch;
+	uint16_t port;
+	uint8_t watch, rails;
 	uint8_t nonce[32], mac[32];
 };
 _Static_assert(sizeof(struct hello) == 96, "layout");
@@ -128,7 +130,7 @@ static void conn_send(struct conn *c, size_t len)
 static struct hello hello_of(const struct node *n, uint16_t kind)
 {
 	return (struct hello){.magic = 0x4f484352, .version = WIRE_FRAME_VERSION, .kind = kind, .job = n->o.job,
-		.restart = n->o.restart, .node = NODE, .port = ntohs(at.sin_port)};
+		.restart = n->o.restart, .node = NODE, .incarnation = LIFE, .port = ntohs(at.sin_port), .rails = BED_RAILS};
 }
 
 static void seal(struct conn *c, struct hello *h)
@@ -155,6 +157,10 @@ static void say_hello(struct pick *p, struct conn *c)
 		h.version = pick_byte(p);
 	if (!pick_often(p))
 		h.gen = (uint32_t)pick_number(p);
+	if (!pick_often(p)) {
+		h.incarnation = LIFE - 1 + pick_below(p, 3);
+		h.rails = pick_byte(p);
+	}
 	h.watch = pick_byte(p) & 1;
 	pick_bytes(p, h.nonce, 4);
 	if (known && h.kind != 1) {
@@ -173,7 +179,7 @@ static void say_frame(struct pick *p, struct conn *c)
 {
 	uint8_t buf[sizeof(struct wire_frame) + 200] = {0};
 	struct wire_frame f = {.type = (uint8_t)(1 + pick_below(p, 5)), .lane = CORE_LANE_TCP, .src_node = NODE,
-		.lane_gen = pick_below(p, 3), .len = pick_below(p, 200)};
+		.incarnation = LIFE, .lane_gen = pick_below(p, 3), .len = pick_below(p, 200)};
 
 	pick_bytes(p, buf + sizeof(f), f.len);
 	wire_frame_seal(&f, buf + sizeof(f));
