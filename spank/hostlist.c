@@ -163,17 +163,35 @@ int plug_hostlist_find(const char *expanded, const char *name)
 	}
 }
 
+/* Looks from `from` to the end of the list and then from its beginning; where the name ends, or NULL. */
+static const char *find_from(const char *list, const char *from, const char *name)
+{
+	size_t len = strlen(name), n;
+	const char *at = from;
+
+	do {
+		n = strcspn(at, ",");
+		if (n == len && memcmp(at, name, n) == 0)
+			return at[n] ? at + n + 1 : list;
+		at = at[n] ? at + n + 1 : list;
+	} while (at != from);
+	return NULL;
+}
+
 bool plug_hostlist_covers(const char *list, const char *part, struct plug_error *err)
 {
 	char *all = NULL, *some = NULL, *name, *save;
+	const char *at;
 	bool covers = false;
 
 	if (strcmp(list, part) == 0)
 		return true;
 	if (plug_hostlist_expand(list, &all, err) > 0 &&
 		plug_hostlist_expand(part, &some, err) > 0) {
+		/* Both are in Slurm's order mostly: each name is found behind the one before. */
+		at = all;
 		name = strtok_r(some, ",", &save);
-		while (name && plug_hostlist_find(all, name) >= 0)
+		while (name && (at = find_from(all, at, name)))
 			name = strtok_r(NULL, ",", &save);
 		covers = !name;
 	}

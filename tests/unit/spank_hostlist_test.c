@@ -112,6 +112,10 @@ static void covers(void **state)
 	(void)state;
 	assert_true(plug_hostlist_covers("b[0-2],c1", "b2,b0", &e));
 	assert_true(plug_hostlist_covers("b[0-2],c1", "c1", &e));
+	assert_true(plug_hostlist_covers("b[0-2],c1", "c1,b2,b[0-1]", &e));
+	assert_false(plug_hostlist_covers("b[0-2],c1", "b[0-3]", &e));
+	assert_false(plug_hostlist_covers("b[0-2],c1", "c", &e));
+	assert_true(plug_hostlist_covers("b[0-65535]", "b[1-65535]", &e));
 	assert_false(plug_hostlist_covers("b1", "b[0-2]", &e));
 	assert_false(plug_hostlist_covers("b[0-2]", "b[", &e));
 }
