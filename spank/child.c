@@ -21,8 +21,8 @@
 struct plan {
 	const char *path;
 	char *const *argv;
-	char *envp[6];
-	char env[4][1100];
+	char *envp[7];
+	char env[5][1100];
 	struct child_user user;
 	gid_t groups[NGROUPS];
 	int ngroups;
@@ -32,12 +32,18 @@ struct plan {
 
 static int plan_user(struct plan *p, struct plug_error *err)
 {
+	const char *path = getenv("PATH"), *conf = getenv("SLURM_CONF"); /* of slurmd */
 	struct passwd pw, *found = NULL;
 	char buf[16384];
 	int n = 0;
 
-	snprintf(p->env[0], sizeof(p->env[0]), "PATH=/usr/local/bin:/usr/bin:/bin");
+	/* The daemon runs squeue: slurmd's PATH and SLURM_CONF lead to a Slurm that lies elsewhere. */
+	snprintf(p->env[0], sizeof(p->env[0]), "PATH=/usr/local/bin:/usr/bin:/bin%s%s", path ? ":" : "", path ? path : "");
 	p->envp[n++] = p->env[0];
+	if (conf) {
+		snprintf(p->env[4], sizeof(p->env[4]), "SLURM_CONF=%s", conf);
+		p->envp[n++] = p->env[4];
+	}
 	p->envp[n++] = "LANG=C";
 	p->ngroups = 1;
 	p->groups[0] = p->user.gid;

@@ -47,7 +47,7 @@ starts() {	# starts NODE: how often a daemon was started there
 		'status SigBlk:	0000000000000000'; do
 		grep -qxF "$line" "$seen"
 	done
-	[ "$(grep -c ^env "$seen")" -eq 4 ]
+	[ "$(grep ^env "$seen" | grep -cv '^env SLURM_CONF=')" -eq 4 ]
 	! grep -E '^fd (9|[1-9][0-9])' "$seen"
 	grep -qx 'status Umask:.0077' "$seen"
 	token=$(grep ^token "$seen")

@@ -65,7 +65,7 @@ teardown() {
 		done
 	done
 	grep -qE ' messages, 0 lost, 0 duplicated, 0 damaged$' "$BED_DIR/home/out"
-	[ "$(grep -cE '^rcshare: [0-9]+ failovers? in this job, [0-9]+ ms longest blackout; see /var/log/rcshare/' \
+	[ "$(grep -cE '^rcshare: [0-9]+ failovers? in this job( on b[0-2])?, [0-9]+ ms longest blackout; see /var/log/rcshare/' \
 		"$BED_DIR/home/out")" -eq 1 ]
 	eventually idle
 }

@@ -306,6 +306,29 @@ without_plugin() {	# without_plugin NODE: as if its plugstack.conf lacked the li
 
 # --- things that end too early -------------------------------------------------------------------
 
+@test "a log folder in which nothing can be made costs records, says why, and nothing else" {
+	for how in read-only inodes link; do
+		rm -f "$BED_DIR/home/go"
+		on_node b0 sh -c "rm -rf /var/log/away; mkdir -p /var/log/rcshare; case $how in
+			read-only) mount -t tmpfs -o ro none /var/log/rcshare ;;
+			inodes) mount -t tmpfs -o nr_inodes=1,mode=1777 none /var/log/rcshare ;;
+			link) mv /var/log/rcshare /var/log/away && ln -s /nowhere/at/all /var/log/rcshare ;;
+			esac"
+		traffic -N2 -n4 -w b0,b1
+		run inside -N1 -w b0 -- scribble 1	# a lost rank is a record
+		[ "$status" -eq 0 ]
+		eventually said b0 "records of the event log are lost: cannot [a-z]* /var/log/rcshare/$id: "
+		run "$bed" run --on b0 -- "$root/build/rcshare" status "$id"
+		grep -E "^log: [1-9][0-9]* records lost, now: cannot [a-z]* /var/log/rcshare/$id: " <<<"$output"
+		traffic_is_whole
+		eventually idle
+		on_node b0 sh -c "case $how in
+			link) rm /var/log/rcshare && mv /var/log/away /var/log/rcshare ;;
+			*) umount /var/log/rcshare ;;
+			esac"
+	done
+}
+
 @test "a full disk of the event log costs records, is told once, and nothing else" {
 	on_node b0 sh -c 'mkdir -p /var/log/rcshare && mount -t tmpfs -o size=64k,mode=1777 full /var/log/rcshare &&
 		head -c 1000000 /dev/zero >/var/log/rcshare/fill 2>/dev/null; true'
@@ -326,7 +349,7 @@ without_plugin() {	# without_plugin NODE: as if its plugstack.conf lacked the li
 	on_node b0 umount /var/log/rcshare
 	cat "$BED_DIR/home/out.log"
 	jq -es 'map(select(.dropped >= 2)) | length >= 1' "$BED_DIR/home/out.log"
-	[ "$(grep -c "records of the event log are lost" "$BED_DIR/log/b0.syslog")" -eq 1 ]
+	[ "$(grep -c "records of the event log are lost: .*/rcshare/$id/" "$BED_DIR/log/b0.syslog")" -eq 1 ]
 }
 
 # by_hand NODES ARGS...: rcs_die, two ranks without PMIx, which would end the step with the victim

@@ -312,6 +312,32 @@ static void a_crowd_from_one_address_keeps_nobody_out(void **state)
 	assert_null(n->admit.sources);
 }
 
+#define BURST 300
+
+/* All nodes of a large step call at once, before this one has answered any of them. */
+static void a_burst_of_all_nodes_is_let_in(void **state)
+{
+	struct node *n = &bed.n[0];
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(n->tcp_port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd[BURST];
+
+	(void)state;
+	n->o.nodes = 1000;
+	for (int i = 0; i < BURST; i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof(a)), 0);
+	}
+	while (n->admit.conns < BURST)
+		node_wait(n, node_clock() + TURN_NS);
+	for (int i = 0; i < BURST; i++) {
+		assert_true(is_open(fd[i]));
+		close(fd[i]);
+	}
+	n->o.nodes = NODES;
+	turns();
+}
+
 static void refusals_are_counted_and_the_log_is_not_filled(void **state)
 {
 	struct admit a = {0};
@@ -428,6 +454,7 @@ int main(void)
 		TEST(a_node_that_has_stopped_stops_nobody_else),
 		TEST(own_attempts_leave_room_for_those_who_call),
 		TEST(a_crowd_from_one_address_keeps_nobody_out),
+		TEST(a_burst_of_all_nodes_is_let_in),
 		cmocka_unit_test(refusals_are_counted_and_the_log_is_not_filled),
 		TEST(a_removal_that_the_peer_has_not_said_is_not_believed),
 		TEST(a_name_that_did_not_resolve_is_asked_for_again),
