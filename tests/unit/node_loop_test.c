@@ -114,6 +114,12 @@ static void a_journal_that_comes_again_is_found_again(void **state)
 	node_log(&n, CONFIG_LOG_WARN, "three");
 	assert_int_equal(read_lines(fd, line, sizeof(line)), 2);
 	assert_non_null(strstr(line, ": three"));
+	close(fd); /* and again, at once: nothing is lost */
+	unlink(path);
+	fd = syslogd(SOCK_DGRAM);
+	node_log(&n, CONFIG_LOG_WARN, "four");
+	assert_int_equal(node_log_lost(), 0);
+	assert_int_equal(read_lines(fd, line, sizeof(line)), 1);
 	close(fd);
 }
 
