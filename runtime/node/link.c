@@ -317,6 +317,12 @@ static void act_small(struct link *l, const struct core_act *a, uint8_t type)
 	send_on(l, a->lane, frame, CORE_NEVER);
 }
 
+/* A network that swallows everything says nothing for seconds: not even the signs of life that are due. */
+static bool tcp_is_mute(const struct link *l)
+{
+	return l->core.active < CORE_LANE_TCP && l->n->now - l->tcp.heard_at > 2 * l->core.cfg.keepalive_ns;
+}
+
 void link_loose(struct link *l, const struct wire_rec *r, const void *payload)
 {
 	uint8_t frame[sizeof(struct wire_frame) + sizeof(*r) + LOOSE_MAX];
@@ -324,7 +330,7 @@ void link_loose(struct link *l, const struct wire_rec *r, const void *payload)
 
 	if (l->lost)
 		return;
-	if (!tcp_can_send(l) || r->len > LOOSE_MAX) {
+	if (!tcp_can_send(l) || r->len > LOOSE_MAX || tcp_is_mute(l)) {
 		link_answer(l, r, payload);
 		return;
 	}
@@ -627,6 +633,8 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 	if (f->incarnation != l->core.peer_inc || l->core.ending)
 		return; /* of a daemon that is gone */
 	l->heard_at = n->now;
+	if (lane == CORE_LANE_TCP)
+		l->tcp.heard_at = n->now;
 	switch (f->type) {
 	case WIRE_FRAME_ACK:
 		core_link_rx_ack(&l->core, lane, gen, f->ack, f->limit, n->now);

@@ -193,6 +193,7 @@ struct chan {
 struct tcp_lane {
 	struct tcp_conn *conn; /* established, NULL: none */
 	struct tcp_conn *trying; /* own attempt */
+	uint64_t heard_at;	 /* the last frame on it */
 	uint32_t gen;
 };
 
@@ -392,7 +393,7 @@ void link_learn(struct link *l, const struct wire_addr *a);
 int link_append(struct link *l, const struct wire_rec *r, const void *payload);
 /* An answer, for which the asker has reserved room: it waits as long as it must. */
 void link_answer(struct link *l, const struct wire_rec *r, const void *payload);
-/* A record that may be lost: over TCP, before all that waits, where there is a connection. */
+/* A record that may be lost: over TCP, before all that waits, where there is a connection that is not mute. */
 void link_loose(struct link *l, const struct wire_rec *r, const void *payload);
 bool link_busy(const struct link *l); /* its backlog is long */
 void link_turn(struct node *n);	 /* sends what may be sent; sets deadlines */

@@ -294,6 +294,7 @@ static void conn_up(struct node *n, struct tcp_conn *c, uint32_t gen)
 	l->heard_at = n->now;
 	l->tcp.conn = c;
 	l->tcp.gen = gen;
+	l->tcp.heard_at = n->now;
 	if (!(c->server ? c->theirs : c->mine).watch)
 		core_link_want(&l->core, n->now);
 	core_link_lane_up(&l->core, CORE_LANE_TCP, gen, n->now);

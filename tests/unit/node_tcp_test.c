@@ -170,6 +170,28 @@ static void a_daemon_that_comes_back_is_another(void **state)
 	assert_int_equal(bed.link[1][0]->restarts, 0);
 }
 
+/* The management network swallows everything, and says so only after seconds; a rail is well. */
+static void what_may_be_lost_avoids_a_mute_connection(void **state)
+{
+	struct wire_rec r = {.type = WIRE_REC_VIEW, .src_ep = NODE_EP_DAEMON, .dst_ep = NODE_EP_DAEMON};
+	struct link *l = connects(0, 1);
+
+	(void)state;
+	turns();
+	assert_non_null(l->tcp.conn);
+	l->core.active = 0;
+	link_loose(l, &r, "");
+	assert_int_equal(l->open_len, 0);
+	bed.n[0].now += 10 * l->core.cfg.keepalive_ns;
+	link_loose(l, &r, "");
+	assert_int_not_equal(l->open_len, 0);
+	/* where nothing else is left it is tried all the same */
+	l->open_len = 0;
+	l->core.active = CORE_LANE_TCP;
+	link_loose(l, &r, "");
+	assert_int_equal(l->open_len, 0);
+}
+
 static void a_node_with_other_rails_is_met_on_those_both_have(void **state)
 {
 	struct link *l;
@@ -448,6 +470,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(who_calls_is_connected),
 		TEST(a_daemon_that_comes_back_is_another),
+		TEST(what_may_be_lost_avoids_a_mute_connection),
 		TEST(a_node_with_other_rails_is_met_on_those_both_have),
 		TEST(a_late_answer_of_a_lost_node_connects_nobody),
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
