@@ -27,7 +27,7 @@
  * ... and since the peer was heard on any lane: its device takes them while its daemon stands still, and
  * nobody posts the receives again that they use.
  */
-#define CORE_UNHEARD_MAX 8u
+#define CORE_UNHEARD_MAX 4u
 
 /*
  * Explicit acks are bounded by tokens: a receiver that is busy must not find more unnumbered frames
