@@ -254,7 +254,7 @@ static void header(struct link *l, struct wire_frame *f, uint8_t type, uint8_t l
 {
 	f->type = type;
 	f->lane = lane;
-	f->flags = lane != CORE_LANE_TCP && verbs_rail_lies(l->n->vb, lane) ? WIRE_FRAME_F_WORD : 0;
+	f->flags = lane != CORE_LANE_TCP && l->rdma[lane] && verbs_lane_doubted(l->rdma[lane]) ? WIRE_FRAME_F_WORD : 0;
 	f->src_node = (uint16_t)l->n->o.self;
 	f->lane_gen = l->core.lane[lane].gen;
 	f->seq = seq;
@@ -682,8 +682,7 @@ static void on_recv(void *owner, struct verbs_lane *vl, const void *buf, size_t 
 		link_dirty(l);
 		return;
 	}
-	if (f->flags & WIRE_FRAME_F_WORD)
-		verbs_lane_word_wanted(vl);
+	verbs_lane_word_wanted(vl, f->flags & WIRE_FRAME_F_WORD);
 	link_frame(l, lane, l->rdma_gen[lane], f, (const uint8_t *)buf + sizeof(*f));
 }
 
@@ -755,7 +754,7 @@ static void on_ledger(void *arg, unsigned rail, enum verbs_ledger ledger, const 
 		"self-test of rail %u (%s): %s: %s", rail, verbs_rail_name(n->vb, rail),
 		ledger == VERBS_LEDGER_RQ_PSN ? "passed" :
 		ledger == VERBS_LEDGER_NONE   ? "failed, peers write a ledger word instead" :
-						"no result",
+						"no result yet, peers write a ledger word meanwhile",
 		why);
 	if (ledger == VERBS_LEDGER_NONE)
 		evlog_selftest(&n->log, rail, verbs_ledger_name(ledger), why);

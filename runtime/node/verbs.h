@@ -45,13 +45,14 @@ enum verbs_done {
 };
 
 /*
- * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. A fence
- * on a device that failed tells what stands in the lane's ledger word (core/psn.h), which the peer
- * writes when verbs_lane_wants_word(). A device that is not tested is believed.
+ * What the ledger (design section 7) can count with on a rail's device: see verbs_selftest.h. A device that
+ * failed, or whose test has not ended with a result, is in doubt: a fence there destroys the queue pair and
+ * tells what stands in the lane's ledger word (core/psn.h), which the peer writes while
+ * verbs_lane_wants_word(). With `selftest` off in the configuration devices are believed.
  */
 enum verbs_ledger {
-	VERBS_LEDGER_UNKNOWN, /* not tested yet, or it could not be */
-	VERBS_LEDGER_RQ_PSN,  /* rq_psn of a fenced queue pair tells what was executed */
+	VERBS_LEDGER_UNKNOWN, /* not tested yet, or it could not be: not believed */
+	VERBS_LEDGER_RQ_PSN,  /* a flush is a fence, and rq_psn behind it tells what was executed */
 	VERBS_LEDGER_NONE,    /* it does not */
 };
 
@@ -101,8 +102,8 @@ const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" *
 enum verbs_ledger verbs_rail_ledger(const struct verbs *v, unsigned rail);
 const char *verbs_rail_ledger_why(const struct verbs *v, unsigned rail);
 const char *verbs_ledger_name(enum verbs_ledger ledger); /* "unknown", "rq_psn", "none" */
-/* Its last result was NONE, also when that was of an older context. The peer must be told of it. */
-bool verbs_rail_lies(const struct verbs *v, unsigned rail);
+/* Its rail's device is in doubt: the peer must be told of it, in each frame. */
+bool verbs_lane_doubted(const struct verbs_lane *lane);
 
 /* Memory of the daemon itself, registered on every rail that is there (again when one returns). */
 struct verbs_buf;
@@ -141,10 +142,10 @@ int verbs_lane_rdma(struct verbs_lane *lane, const struct verbs_rdma *r, uint64_
 	uint32_t *last_psn);
 /*
  * The ledger write: `number` into the peer's word, behind what was posted before. The peer says that it
- * wants it when the lane is connected, or later in a frame (verbs_lane_word_wanted).
+ * wants it when the lane is connected, and in each frame (verbs_lane_word_wanted).
  */
 bool verbs_lane_wants_word(const struct verbs_lane *lane);
-void verbs_lane_word_wanted(struct verbs_lane *lane);
+void verbs_lane_word_wanted(struct verbs_lane *lane, bool wanted);
 int verbs_lane_word(struct verbs_lane *lane, uint64_t number, uint64_t cookie);
 uint64_t verbs_message_max(const struct verbs *v); /* bytes of a request that each rail takes */
 void verbs_lane_fence(struct verbs_lane *lane);

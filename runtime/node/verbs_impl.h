@@ -22,7 +22,9 @@
 #define VERBS_MEMS    3u /* of a lane: receives, more receives, the ledger word */
 #define VERBS_WORD    2u
 #define VERBS_NO_MR   UINT32_MAX
-#define VERBS_TESTS	 3u /* self-tests of a context until one has a result */
+#define VERBS_TESTS	 3u /* self-tests of a context without a pause; when none had a result, now and then */
+#define VERBS_TEST_NS	 1000000000ull /* ... the first pause, doubled each time up to */
+#define VERBS_TEST_MAX_NS 64000000000ull
 #define VERBS_FENCE_NS 3000000000ull /* no flush for so long: the queue pair is destroyed */
 #define VERBS_END_MS   5000u /* so long the end waits for what is being destroyed */
 /* A queue pair's number is not given to another one before the packets of the first are gone. */
@@ -80,6 +82,7 @@ struct rail {
 	struct selftest *test; /* running, or ended and not looked at */
 	uint32_t test_epoch;   /* the context it is about */
 	unsigned tests;	       /* of this context that have started */
+	uint64_t test_at, test_pause; /* not before; ns */
 	enum verbs_ledger ledger;
 	bool lies; /* the last result was NONE */
 	char ledger_why[256];
@@ -226,6 +229,7 @@ void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port);
 void verbs_lane_broke(struct verbs_lane *l, enum core_reason why, const char *detail);
 void verbs_lane_completion(struct verbs_lane *l, const struct ibv_wc *wc);
 int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie);
+bool verbs_rail_doubted(const struct rail *r);
 int verbs_lane_word_make(struct verbs_lane *l); /* where the device may need it; 0 or -errno */
 uint64_t verbs_lane_word_value(const struct verbs_lane *l);
 void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b);

@@ -18,12 +18,8 @@ static uint32_t lap_of(uint32_t number)
 	return (number - 1) / SELFTEST_SLOTS + 1;
 }
 
-void selftest_layout_make(struct selftest_layout *l, uint32_t mtu)
+static void layout(struct selftest_layout *l, uint32_t mtu, const uint32_t len[SELFTEST_SIZES])
 {
-	/* Small ones between the others: the more requests, the more boundaries to be cut at. */
-	const uint32_t len[SELFTEST_SIZES] = {64, mtu, 64, 3 * mtu, 1, 64, mtu - 1, 64, mtu + 1, 64,
-		2 * mtu + 13, 64, 0, 200, 64, 64};
-
 	memset(l, 0, sizeof(*l));
 	l->mtu = mtu;
 	for (uint32_t s = 0; s < SELFTEST_SLOTS; s++) {
@@ -32,6 +28,19 @@ void selftest_layout_make(struct selftest_layout *l, uint32_t mtu)
 		l->size += (l->len[s] + ALIGN - 1) / ALIGN * ALIGN;
 		l->piece[s + 1] = l->piece[s] + core_psn_packets(l->len[s], mtu);
 	}
+}
+
+void selftest_layout_make(struct selftest_layout *l, uint32_t mtu)
+{
+	/* Small ones between the others: the more requests, the more boundaries to be cut at. */
+	layout(l, mtu, (const uint32_t[SELFTEST_SIZES]){64, mtu, 64, 3 * mtu, 1, 64, mtu - 1, 64, mtu + 1, 64,
+		2 * mtu + 13, 64, 0, 200, 64, 64});
+}
+
+void selftest_layout_small(struct selftest_layout *l, uint32_t mtu)
+{
+	layout(l, mtu, (const uint32_t[SELFTEST_SIZES]){64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+		64, 64});
 }
 
 /* What a byte of the area is in lap 0. */

@@ -521,7 +521,8 @@ bool verbs_lane_settle(struct verbs_lane *l)
 
 	if (!verbs_lane_settled(l))
 		return false;
-	if (l->qp && !l->rx_marker) {
+	/* Who says that nothing executes any more? The marker, of a device that has proven what it is worth. */
+	if (l->qp && l->routed && (!l->rx_marker || verbs_rail_doubted(l->rail))) {
 		verbs_reap_lane(l);
 		return true;
 	}
@@ -530,8 +531,7 @@ bool verbs_lane_settle(struct verbs_lane *l)
 			"the queue pair is gone");
 	l->fenced = true;
 	l->v->fencing--;
-	/* a device that was caught lying is not believed */
-	believed = !l->rail->lies && rq_psn(l, &psn);
+	believed = !verbs_rail_doubted(l->rail) && rq_psn(l, &psn);
 	told = core_tell(believed, psn, l->routed ? verbs_lane_word_value(l) : 0, &number);
 	l->v->ops.fenced(l->owner, l, told, number);
 	return true;

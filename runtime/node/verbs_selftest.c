@@ -22,6 +22,11 @@
 #define TRIALS	    8u
 #define ENOUGH	    4u /* bursts cut, when there is no time for all */
 #define DEADLINE_NS (2000 * MS)
+/* Many fences, of small writes, so that a flush which comes before the end is caught at it. */
+#define GROUP	      8u /* at once */
+#define HAMMER	      320u
+#define HAMMER_ENOUGH 160u
+#define HAMMER_NS     (10000 * MS)
 #define FLUSH_NS    (500 * MS) /* at least so long for the barrier */
 #define LOOK_NS	    (10 * MS)  /* the device is asked this often whether it is there */
 /*
@@ -44,11 +49,12 @@ struct selftest {
 	char why[256];
 	uint64_t deadline, looked;
 	bool gone;
-	struct selftest_layout layout;
+	struct selftest_layout layout, small; /* of bursts; of the hammer */
 	struct ibv_context *ctx;
 	struct ibv_port_attr port;
 	struct ibv_pd *pd;
-	uint8_t *area; /* source, then target */
+	uint8_t *area; /* of each burst: source, then target */
+	size_t area_len;
 	struct ibv_mr *mr;
 	uint32_t seed;
 };
@@ -56,12 +62,21 @@ struct selftest {
 /* One burst. The poster thread has the initiator and its CQ, the test thread all else. */
 struct burst {
 	struct selftest *st;
+	const struct selftest_layout *layout;
+	uint8_t *source, *target, *copy; /* copy: of target, behind the fence */
 	struct ibv_cq *cq, *marker_cq;
 	struct ibv_qp *initiator, *responder;
 	uint32_t posted, completed, acked; /* the poster's while it runs */
 	atomic_uint acked_now;
-	atomic_bool stop, broke;
+	atomic_bool broke;
 	struct selftest_trial trial;
+};
+
+/* Bursts at once, of one poster. */
+struct group {
+	struct burst b[GROUP];
+	unsigned n;
+	atomic_bool stop;
 };
 
 enum step { GOES_ON, SPOILED, ENDS };
@@ -84,11 +99,6 @@ static uint32_t any(struct selftest *st)
 {
 	st->seed = st->seed * 1664525u + 1013904223u;
 	return st->seed >> 8;
-}
-
-static uint8_t *target(const struct selftest *st)
-{
-	return st->area + st->layout.size;
 }
 
 /* Whether to stop at once: cancelled, or the device is not what it was. */
@@ -146,8 +156,11 @@ static int device_open(struct selftest *st)
 
 static int resources(struct selftest *st)
 {
-	size_t len = 2 * (size_t)st->layout.size;
+	size_t len = 2 * (size_t)st->layout.size, hammer = 2 * (size_t)GROUP * st->small.size;
 
+	if (len < hammer)
+		len = hammer;
+	st->area_len = len;
 	st->pd = ibv_alloc_pd(st->ctx);
 	if (!st->pd)
 		return -errno;
@@ -165,7 +178,7 @@ static void release(struct selftest *st)
 	if (st->mr)
 		ibv_dereg_mr(st->mr);
 	if (st->area)
-		munmap(st->area, 2 * (size_t)st->layout.size);
+		munmap(st->area, st->area_len);
 	if (st->pd)
 		ibv_dealloc_pd(st->pd);
 	if (st->ctx)
@@ -256,16 +269,16 @@ static void burst_close(struct burst *b)
 static bool post(struct burst *b)
 {
 	struct selftest *st = b->st;
-	const struct selftest_layout *l = &st->layout;
+	const struct selftest_layout *l = b->layout;
 	uint32_t s = b->posted % SELFTEST_SLOTS;
-	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(st->area + l->at[s]), .length = l->len[s],
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)(b->source + l->at[s]), .length = l->len[s],
 		.lkey = st->mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = b->posted, .sg_list = &sge, .num_sge = l->len[s] ? 1 : 0,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = (uint64_t)(uintptr_t)(target(st) + l->at[s]),
+		.wr.rdma = {.remote_addr = (uint64_t)(uintptr_t)(b->target + l->at[s]),
 			.rkey = st->mr->rkey}}, *bad;
 
-	selftest_fill(l, st->area, b->posted + 1);
+	selftest_fill(l, b->source, b->posted + 1);
 	if (ibv_post_send(b->initiator, &wr, &bad))
 		return false;
 	b->posted++;
@@ -290,24 +303,36 @@ static int reap(struct burst *b)
 	return n;
 }
 
-/* Keeps the queue full, also while the responder goes to ERR and after that. */
+/* What there is to do for one; false: nothing. */
+static bool post_some(struct burst *b)
+{
+	int n;
+
+	if (atomic_load(&b->broke))
+		return false;
+	while (b->posted - b->completed < SELFTEST_SLOTS && b->posted < POSTED_MAX)
+		if (!post(b)) {
+			atomic_store(&b->broke, true);
+			return false;
+		}
+	n = reap(b);
+	if (n < 0)
+		atomic_store(&b->broke, true);
+	return n > 0;
+}
+
+/* Keeps the queues full, also while the responders go to ERR and after that. */
 static void *poster(void *arg)
 {
-	struct burst *b = arg;
+	struct group *g = arg;
 	unsigned idle = 0;
 
-	while (!atomic_load(&b->stop) && !atomic_load(&b->broke)) {
-		int n;
+	while (!atomic_load(&g->stop)) {
+		bool did = false;
 
-		while (b->posted - b->completed < SELFTEST_SLOTS && b->posted < POSTED_MAX)
-			if (!post(b)) {
-				atomic_store(&b->broke, true);
-				break;
-			}
-		n = reap(b);
-		if (n < 0)
-			atomic_store(&b->broke, true);
-		idle = n ? 0 : idle + 1;
+		for (unsigned i = 0; i < g->n; i++)
+			did |= post_some(&g->b[i]);
+		idle = did ? 0 : idle + 1;
 		if (idle > 64)
 			pause_ns(50000);
 		else if (idle)
@@ -380,7 +405,7 @@ static enum step fence(struct burst *b)
 }
 
 /* Fences in mid-burst, and takes down what rq_psn and memory say then. */
-static enum step cut(struct burst *b, uint32_t after, uint8_t *copy)
+static enum step cut(struct burst *b, uint32_t after)
 {
 	struct selftest *st = b->st;
 	enum step s;
@@ -398,7 +423,7 @@ static enum step cut(struct burst *b, uint32_t after, uint8_t *copy)
 	if (err)
 		return lost(st) ? SPOILED :
 				   ends(st, VERBS_LEDGER_NONE, "rq_psn cannot be read: %s", strerror(-err));
-	memcpy(copy, target(st), st->layout.size); /* read when the poster says how much there was */
+	memcpy(b->copy, b->target, b->layout->size); /* read when the poster says how much there was */
 	return GOES_ON;
 }
 
@@ -415,78 +440,127 @@ static enum step linger(struct selftest *st)
 	return GOES_ON;
 }
 
-static enum step burst_run(struct burst *b, uint32_t after, uint8_t *copy)
+/* After the poster's end: what came of one that was cut. */
+static enum step burst_end(struct burst *b)
 {
-	struct selftest *st = b->st;
 	struct selftest_trial *t = &b->trial;
-	pthread_t thread;
-	enum step s;
-	int err;
+	enum step s = drain(b);
 
-	err = pthread_create(&thread, NULL, poster, b);
-	if (err)
-		return ends(st, VERBS_LEDGER_UNKNOWN, "no thread: %s", strerror(err));
-	s = cut(b, after, copy);
-	if (s == GOES_ON)
-		s = linger(st);
-	atomic_store(&b->stop, true);
-	pthread_join(thread, NULL);
-	if (s == GOES_ON)
-		s = drain(b);
 	if (s == GOES_ON && rq_psn_read(b, &t->rq_psn_again))
 		s = SPOILED;
 	if (s != GOES_ON)
 		return s;
-	t->layout = &st->layout;
+	t->layout = b->layout;
 	t->posted = b->posted;
 	t->acked = b->acked;
-	selftest_look(&st->layout, copy, b->posted, t->seen);
-	selftest_look(&st->layout, target(st), b->posted, t->seen_again);
+	selftest_look(b->layout, b->copy, b->posted, t->seen);
+	selftest_look(b->layout, b->target, b->posted, t->seen_again);
 	return GOES_ON;
+}
+
+/* span: writes among which each is cut. */
+static enum step group_run(struct group *g, uint32_t span)
+{
+	struct selftest *st = g->b[0].st;
+	pthread_t thread;
+	enum step s = GOES_ON;
+	int err;
+
+	err = pthread_create(&thread, NULL, poster, g);
+	if (err)
+		return ends(st, VERBS_LEDGER_UNKNOWN, "no thread: %s", strerror(err));
+	for (unsigned i = 0; i < g->n && s == GOES_ON; i++)
+		s = cut(&g->b[i], 16 + any(st) % span);
+	if (s == GOES_ON)
+		s = linger(st);
+	atomic_store(&g->stop, true);
+	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < g->n && s == GOES_ON; i++)
+		s = burst_end(&g->b[i]);
+	return s;
 }
 
 /* --- the whole --------------------------------------------------------------------------------------- */
 
-/* One burst; *cuts grows when it was cut and judged to be true. */
-static enum step burst_judge(struct selftest *st, unsigned *cuts, uint8_t *copy)
+static enum step group_open(struct group *g, const struct selftest_layout *l, uint8_t *copy, bool wrap)
 {
-	struct burst b = {.st = st};
-	/* the second one wraps 2^24 before it may be cut */
-	uint32_t psn = *cuts == 1 ? CORE_PSN_MASK - any(st) % 16 : any(st) & CORE_PSN_MASK;
+	struct selftest *st = g->b[0].st;
+
+	for (unsigned i = 0; i < g->n; i++) {
+		struct burst *b = &g->b[i];
+		int err;
+
+		b->st = st;
+		b->layout = l;
+		b->source = st->area + 2 * (size_t)i * l->size;
+		b->target = b->source + l->size;
+		b->copy = copy + (size_t)i * l->size;
+		selftest_clear(l, b->target);
+		/* one that shall wrap 2^24 does so before it may be cut */
+		err = burst_open(b, wrap ? CORE_PSN_MASK - any(st) % 16 : any(st) & CORE_PSN_MASK);
+		if (err)
+			return lost(st) ? SPOILED :
+					   ends(st, VERBS_LEDGER_UNKNOWN, "no pair of queue pairs: %s",
+						   strerror(-err));
+	}
+	return GOES_ON;
+}
+
+/* n bursts at once; *cuts grows by those that were cut and judged to be true, *agreed also by the uncut. */
+static enum step group_judge(struct selftest *st, unsigned n, const struct selftest_layout *l, uint8_t *copy,
+	unsigned *cuts, unsigned *agreed)
+{
+	struct group *g = calloc(1, sizeof(*g));
+	unsigned before = *cuts;
 	char why[192];
 	enum step s;
-	int err;
 
-	selftest_clear(&st->layout, target(st));
-	err = burst_open(&b, psn);
-	if (err)
-		s = lost(st) ? SPOILED :
-				ends(st, VERBS_LEDGER_UNKNOWN, "no pair of queue pairs: %s", strerror(-err));
-	else
-		s = burst_run(&b, 16 + any(st) % (2 * SELFTEST_SLOTS), copy);
-	burst_close(&b);
-	if (s != GOES_ON)
-		return s;
-	switch (selftest_judge(&b.trial, why, sizeof(why))) {
-	case SELFTEST_FALSE:
-		return ends(st, VERBS_LEDGER_NONE, "burst %u: %s", *cuts + 1, why);
-	case SELFTEST_TRUE:
-		++*cuts;
-		return GOES_ON;
-	default:
-		return SPOILED;
-	}
+	if (!g)
+		return ends(st, VERBS_LEDGER_UNKNOWN, "no memory");
+	g->n = n;
+	g->b[0].st = st;
+	s = group_open(g, l, copy, *cuts == 1);
+	if (s == GOES_ON)
+		s = group_run(g, n > 1 ? SELFTEST_SLOTS : 2 * SELFTEST_SLOTS);
+	for (unsigned i = 0; i < n; i++)
+		burst_close(&g->b[i]);
+	for (unsigned i = 0; i < n && s == GOES_ON; i++)
+		switch (selftest_judge(&g->b[i].trial, why, sizeof(why))) {
+		case SELFTEST_FALSE:
+			s = ends(st, VERBS_LEDGER_NONE, "burst %u: %s", *agreed + 1, why);
+			break;
+		case SELFTEST_TRUE:
+			++*cuts;
+			++*agreed;
+			break;
+		default:
+			++*agreed;
+			break;
+		}
+	free(g);
+	return s == GOES_ON && *cuts == before ? SPOILED : s;
+}
+
+static bool goes_on(struct selftest *st, enum step s)
+{
+	return s != ENDS && !leave(st) && now_ns() < st->deadline;
 }
 
 static void bursts(struct selftest *st)
 {
-	uint8_t *copy = malloc(st->layout.size);
+	size_t size = st->layout.size > GROUP * st->small.size ? st->layout.size : GROUP * st->small.size;
+	uint8_t *copy = malloc(size);
 	uint64_t start = now_ns();
-	unsigned cuts = 0, spoiled = 0;
+	unsigned cuts = 0, agreed = 0, fences = 0, fence_cuts = 0, spoiled = 0;
 	enum step s = GOES_ON;
 
-	while (copy && s != ENDS && cuts < TRIALS && !leave(st) && now_ns() < st->deadline) {
-		s = burst_judge(st, &cuts, copy);
+	while (copy && cuts < TRIALS && goes_on(st, s)) {
+		s = group_judge(st, 1, &st->layout, copy, &cuts, &agreed);
+		spoiled += s == SPOILED;
+	}
+	st->deadline = now_ns() + HAMMER_NS;
+	while (copy && cuts >= ENOUGH && fences < HAMMER && goes_on(st, s)) {
+		s = group_judge(st, GROUP, &st->small, copy, &fence_cuts, &fences);
 		spoiled += s == SPOILED;
 	}
 	free(copy);
@@ -496,12 +570,13 @@ static void bursts(struct selftest *st)
 		ends(st, VERBS_LEDGER_UNKNOWN, "cancelled");
 	else if (st->gone)
 		ends(st, VERBS_LEDGER_UNKNOWN, "the port went away during the test");
-	else if (cuts < ENOUGH)
-		ends(st, VERBS_LEDGER_UNKNOWN, "only %u bursts could be cut within %u ms, %u were spoiled",
-			cuts, (unsigned)((now_ns() - start) / MS), spoiled);
+	else if (cuts < ENOUGH || fences < HAMMER_ENOUGH)
+		ends(st, VERBS_LEDGER_UNKNOWN, "only %u bursts could be cut and %u fences tried within %u ms, %u were "
+			"spoiled", cuts, fences, (unsigned)((now_ns() - start) / MS), spoiled);
 	else
-		ends(st, VERBS_LEDGER_RQ_PSN, "rq_psn agreed with memory in %u bursts cut in the middle, "
-			"within %u ms", cuts, (unsigned)((now_ns() - start) / MS));
+		ends(st, VERBS_LEDGER_RQ_PSN, "rq_psn agreed with memory in %u bursts cut in the middle, and nothing "
+			"executed behind %u fences, within %u ms", cuts, fences,
+			(unsigned)((now_ns() - start) / MS));
 }
 
 static void *run(void *arg)
@@ -535,6 +610,7 @@ int selftest_start(struct selftest **out, const struct selftest_where *where)
 		return -ENOMEM;
 	st->where = *where;
 	selftest_layout_make(&st->layout, where->mtu);
+	selftest_layout_small(&st->small, where->mtu);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* its threads inherit that */
 	err = pthread_create(&st->thread, NULL, run, st);

@@ -22,6 +22,10 @@
  *	write      1      2      3 (3 packets)        48    | 49     50            lap 1 | lap 2
  *	pieces     0      1      2  3  4              59    | 0      1
  *
+ * Then the hammer: some hundred fences more, eight bursts at once, of small writes. A provider that makes up
+ * flushes in software, while the device executes on, is found by what it does: memory changes behind the
+ * fence now and then. Only a device that passed all of it is believed.
+ *
  * A test has a context of its own, so that nothing it makes meets the rail's, and a device that is
  * unplugged waits for nobody else: it ends within some milliseconds when it is cancelled or the
  * device goes. All it registers is below 256 KiB. At most two threads, all signals blocked.
@@ -51,6 +55,7 @@ struct selftest_layout {
 	uint32_t size;			     /* bytes of an area */
 };
 void selftest_layout_make(struct selftest_layout *l, uint32_t mtu);
+void selftest_layout_small(struct selftest_layout *l, uint32_t mtu); /* of the hammer: 64 bytes each */
 
 /* The bytes that write `number` (from 1) puts into its slot of area. */
 void selftest_fill(const struct selftest_layout *l, uint8_t *area, uint32_t number);

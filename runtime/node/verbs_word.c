@@ -6,13 +6,24 @@
 
 #include "node/verbs_impl.h"
 
-/* For a device that fails its self-test, or may yet. Without relaxed ordering: it must come last. */
+/* Nobody has proven it, or it was caught lying. */
+bool verbs_rail_doubted(const struct rail *r)
+{
+	return r->lies || (r->v->cfg.selftest && r->ledger != VERBS_LEDGER_RQ_PSN);
+}
+
+bool verbs_lane_doubted(const struct verbs_lane *l)
+{
+	return verbs_rail_doubted(l->rail);
+}
+
+/* For a device that is in doubt. Without relaxed ordering: it must come last. */
 int verbs_lane_word_make(struct verbs_lane *l)
 {
 	struct lane_mem *m = &l->mem[VERBS_WORD];
 	void *p;
 
-	if (!l->rail->lies && (l->rail->ledger != VERBS_LEDGER_UNKNOWN || !l->v->cfg.selftest))
+	if (!verbs_rail_doubted(l->rail))
 		return 0;
 	p = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
@@ -37,7 +48,7 @@ void verbs_lane_offer_word(const struct verbs_lane *l, struct verbs_blob *b)
 		return;
 	b->word_at = (uint64_t)(uintptr_t)m->addr;
 	b->word_rkey = m->mr->rkey;
-	b->wants_word = l->rail->lies;
+	b->wants_word = verbs_rail_doubted(l->rail);
 }
 
 void verbs_lane_learn_word(struct verbs_lane *l, const struct verbs_blob *b)
@@ -52,9 +63,9 @@ bool verbs_lane_wants_word(const struct verbs_lane *l)
 	return l->wants_word;
 }
 
-void verbs_lane_word_wanted(struct verbs_lane *l)
+void verbs_lane_word_wanted(struct verbs_lane *l, bool wanted)
 {
-	l->wants_word = l->word_at;
+	l->wants_word = wanted && l->word_at;
 }
 
 int verbs_lane_word(struct verbs_lane *l, uint64_t number, uint64_t cookie)

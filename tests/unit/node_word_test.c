@@ -44,6 +44,21 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
+static unsigned destroyed;
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	(void)qp;
+	destroyed++;
+	return 0;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	(void)mr;
+	return 0;
+}
+
 static enum ibv_qp_state state_of_qp;
 
 /* In place of the library's: what the device says. */
@@ -91,12 +106,14 @@ static int setup(void **state)
 	g->word_mr.rkey = 77;
 	l->v = &g->v;
 	l->rail = &g->v.rail[0];
+	l->rail->v = &g->v;
 	l->small = g->small;
 	l->mtu = 4096;
 	l->mem[0].mr = &g->mr;
 	l->mem[VERBS_WORD] = (struct lane_mem){.addr = (uint8_t *)&g->word, .mr = &g->word_mr};
 	g->v.rail[0].lies = true;
 	post_err = posts = 0;
+	destroyed = 0;
 	*state = g;
 	return 0;
 }
@@ -132,8 +149,11 @@ static void a_device_that_may_yet_fail_wants_it_in_a_frame(void **state)
 	verbs_lane_offer_word(&g->lane, &b);
 	verbs_lane_learn_word(&peer, &b);
 	assert_false(verbs_lane_wants_word(&peer));
-	verbs_lane_word_wanted(&peer);
+	verbs_lane_word_wanted(&peer, true);
 	assert_true(verbs_lane_wants_word(&peer));
+	/* and does not once it is proven */
+	verbs_lane_word_wanted(&peer, false);
+	assert_false(verbs_lane_wants_word(&peer));
 }
 
 /* A proven device, or an older release: its blob ends in zeros. */
@@ -149,7 +169,7 @@ static void without_a_word_nothing_is_written(void **state)
 	b.wants_word = 1;
 	verbs_lane_learn_word(&g->lane, &b);
 	assert_false(verbs_lane_wants_word(&g->lane));
-	verbs_lane_word_wanted(&g->lane);
+	verbs_lane_word_wanted(&g->lane, true);
 	assert_false(verbs_lane_wants_word(&g->lane));
 	g->lane.qp = &g->qp;
 	g->lane.connected = true;
@@ -191,7 +211,8 @@ static void settle(struct rig *g)
 	g->lane.fencing = true;
 	g->lane.rx_marker = true;
 	g->v.fencing = 1;
-	assert_true(verbs_lane_settle(&g->lane));
+	while (!g->lane.fenced)
+		assert_true(verbs_lane_settle(&g->lane));
 }
 
 static void a_fence_tells_the_word(void **state)
@@ -219,6 +240,32 @@ static void a_device_that_passed_tells_its_rq_psn(void **state)
 	settle(g);
 	assert_int_equal(told, CORE_TOLD_PSN);
 	assert_int_equal(number, 1234);
+}
+
+/* The test that would prove it has not ended, or never does. */
+static void a_device_whose_test_has_no_result_is_not_believed(void **state)
+{
+	struct rig *g = *state;
+
+	g->v.rail[0].lies = false;
+	g->v.cfg.selftest = true;
+	g->word = 9;
+	settle(g);
+	assert_int_equal(told, CORE_TOLD_WORD);
+	assert_int_equal(number, 9);
+	assert_int_equal(destroyed, 1); /* nor is its flush */
+}
+
+static void a_device_that_is_proven_is(void **state)
+{
+	struct rig *g = *state;
+
+	g->v.rail[0].lies = false;
+	g->v.cfg.selftest = true;
+	g->v.rail[0].ledger = VERBS_LEDGER_RQ_PSN;
+	settle(g);
+	assert_int_equal(told, CORE_TOLD_PSN);
+	assert_int_equal(destroyed, 0);
 }
 
 static void a_device_that_is_gone_left_its_word(void **state)
@@ -270,6 +317,8 @@ int main(void)
 		TEST(a_ledger_write_is_a_request_like_any),
 		TEST(a_fence_tells_the_word),
 		TEST(a_device_that_passed_tells_its_rq_psn),
+		TEST(a_device_whose_test_has_no_result_is_not_believed),
+		TEST(a_device_that_is_proven_is),
 		TEST(a_device_that_is_gone_left_its_word),
 		TEST(a_word_that_nobody_wrote_tells_nothing),
 		TEST(soft_roce_is_not_believed_that_a_read_went_well_when_its_queue_pair_failed),
