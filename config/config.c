@@ -22,8 +22,8 @@
 /* clang-format off */
 const struct config_key config_keys[] = {
 	{"rails", CONFIG_T_RAILS, 0, 0, "", "\"auto\"", FIELD(rail),
-		"RDMA ports that carry traffic, in the same order on all nodes; auto takes all active ports, "
-		"sorted by name, at most 4."},
+		"RDMA ports that carry traffic; auto takes those that can make reliable connections over "
+		"InfiniBand or RoCE, active ones first, by name and number, at most 4."},
 	{"gid_index", CONFIG_T_GID, 0, 255, "", "\"auto\"", FIELD(gid_index),
 		"Entry of a port's GID table for rails that do not name their own; auto prefers RoCE v2."},
 	{"control_interface", CONFIG_T_NAME, 0, 0, "", "null", FIELD(control_interface),
@@ -35,6 +35,15 @@ const struct config_key config_keys[] = {
 		"from the job's id."},
 	{"path_mtu", CONFIG_T_MTU, 256, 4096, "bytes", "\"auto\"", FIELD(path_mtu),
 		"Path MTU of RC connections; auto takes the smaller one of the two ports."},
+	{"traffic_class", CONFIG_T_UINT, 0, 255, "", "0", FIELD(traffic_class),
+		"Traffic class of the packets of RC connections: on RoCE v2 the DSCP in its upper six bits, "
+		"which switches map to a lossless class."},
+	{"service_level", CONFIG_T_UINT, 0, 15, "", "0", FIELD(service_level),
+		"Service level of RC connections: on InfiniBand the SL, which the subnet manager's routing asks "
+		"for; on RoCE the priority of a VLAN."},
+	{"pkey", CONFIG_T_UINT, 0, 65535, "", "0", FIELD(pkey),
+		"P_Key of the partition on InfiniBand, with or without its membership bit; 0 takes the first entry "
+		"of the port's table with full membership."},
 	{"max_outstanding_reads", CONFIG_T_AUTO, 1, 128, "requests", "\"auto\"",
 		FIELD(max_outstanding_reads),
 		"RDMA READs in flight on a connection; auto takes what both devices can do."},
@@ -48,8 +57,9 @@ const struct config_key config_keys[] = {
 		FIELD(tcp_user_timeout_ms),
 		"Unacknowledged bytes for so long end a TCP connection."},
 	{"selftest", CONFIG_T_SWITCH, 0, 0, "", "\"on\"", FIELD(selftest),
-		"The daemon tests at its start whether each rail's device counts in rq_psn what it has executed; "
-		"for a device that does not, peers write a counter into its memory behind their puts."},
+		"The daemon tests at its start whether each rail's device counts in rq_psn what it has executed, and "
+		"executes nothing behind a flush; for a device that has not passed, peers write a counter into its memory "
+		"behind their puts."},
 
 	{"eager_max", CONFIG_T_UINT, 64, 4096, "bytes", "4096", FIELD(eager_max),
 		"Longest message that is sent whole; longer ones are fetched or pushed in pieces."},

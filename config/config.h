@@ -40,6 +40,8 @@ struct config {
 	char control_interface[64]; /* "": NodeAddr, or what the node's name leads to (node/addr.c) */
 	uint16_t control_port_min, control_port_max; /* 0, 0: node/tcp.c has a range */
 	uint32_t path_mtu;		/* bytes; 0: "auto" */
+	uint32_t traffic_class, service_level; /* of packets: RoCE's DSCP and ECN bits, InfiniBand's SL */
+	uint32_t pkey; /* 0: the port's first with full membership */
 	uint32_t max_outstanding_reads; /* 0: "auto" */
 	uint32_t rc_timeout, rc_retry_cnt, rc_min_rnr_timer; /* as in struct ibv_qp_attr */
 	uint32_t tcp_user_timeout_ms;

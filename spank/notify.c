@@ -511,10 +511,12 @@ bool notify_step_end(struct notify_summary *out)
 	if (!ask(fd, SHM_MSG_STEP_END))
 		got = recv(fd, &u, sizeof(u), 0);
 	close(fd);
-	if (got < (ssize_t)sizeof(u.end) || u.m.type != SHM_MSG_STEP_END || u.m.abi != SHM_ABI ||
-		u.m.status || u.end.failovers <= self.failovers)
+	if (got < (ssize_t)sizeof(u.end) || u.m.type != SHM_MSG_STEP_END || u.m.abi != SHM_ABI || u.m.status)
 		return false;
-	out->failovers = u.end.failovers;
+	out->failovers = u.end.failovers > self.failovers ? u.end.failovers : 0;
+	u.m.sentence[sizeof(u.m.sentence) - 1] = u.end.left_out[sizeof(u.end.left_out) - 1] = '\0';
+	copy_printable(out->rails, sizeof(out->rails), u.m.sentence);
+	copy_printable(out->left_out, sizeof(out->left_out), u.end.left_out);
 	out->blackout_max_ns = u.end.blackout_max_ns;
 	copy_printable(out->log, sizeof(out->log), u.end.log);
 	return true;

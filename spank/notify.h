@@ -40,11 +40,13 @@ struct notify_summary {
 	uint32_t failovers;	  /* of the job so far, on this node */
 	uint64_t blackout_max_ns; /* the longest of them */
 	char log[256];		  /* "": there is none */
+	char rails[256];	  /* sentence about rails of this node that found no partner; "": none */
+	char left_out[160];	  /* a device of this node that is no rail, and why; "": none */
 };
 
 /*
- * Called in slurm_spank_task_exit of the last local task. True if there were failovers since the
- * step began. Waits for the daemon's answer, at most half a second.
+ * Called in slurm_spank_task_exit of the last local task. True if there is an answer;
+ * `failovers` is 0 when there were none since the step began. Waits for the daemon's answer, at most half a second.
  */
 bool notify_step_end(struct notify_summary *out);
 

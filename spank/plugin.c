@@ -562,9 +562,16 @@ int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 	(void)ac;
 	(void)av;
 	if (!step.uses || spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks) || ++ended != tasks ||
-		spank_get_item(sp, S_JOB_NODEID, &node) || node)
+		spank_get_item(sp, S_JOB_NODEID, &node) || !notify_step_end(&sum))
 		return 0;
-	if (notify_step_end(&sum))
+	/* only that node knows; of failovers the first one speaks for all */
+	if (*sum.rails)
+		slurm_spank_log("rcshare: %s", sum.rails);
+	if (node)
+		return 0;
+	if (*sum.left_out)
+		slurm_spank_log("rcshare: left out: %s", sum.left_out);
+	if (sum.failovers)
 		slurm_spank_log("rcshare: %u failover%s in this job on %s, %llu ms longest blackout%s%s",
 			sum.failovers, sum.failovers == 1 ? "" : "s", node_name(host, sizeof(host)),
 			(unsigned long long)(sum.blackout_max_ns + 500000) / 1000000,

@@ -278,6 +278,46 @@ static void print_turn(const json_t *turn)
 	printf("longest turn of the daemon's loop: %s (%s), %s ago\n", took, str(turn, "did"), past);
 }
 
+static void print_left_out(const json_t *root)
+{
+	json_t *what;
+	size_t i;
+
+	json_array_foreach(json_object_get(root, "left_out"), i, what)
+		printf("left out: %s\n", json_is_string(what) ? json_string_value(what) : "?");
+}
+
+/* Rails that do not meet the one of their own number, or none; nothing where all is as one expects. */
+static void print_pairs(const json_t *root, const json_t *node)
+{
+	json_t *rails = json_object_get(root, "rails"), *lanes = json_object_get(node, "lanes"), *o, *rail;
+	char line[512];
+	size_t i, k, at = 0;
+	bool plain = true;
+
+	json_array_foreach(lanes, i, o)
+	{
+		json_t *meets = json_object_get(o, "meets");
+
+		if (!json_is_integer(meets) || at >= sizeof(line))
+			continue;
+		json_array_foreach(rails, k, rail)
+			plain &= strcmp(str(rail, "name"), str(o, "lane")) ||
+				json_integer_value(json_object_get(rail, "index")) == json_integer_value(meets);
+		at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%s meets rail %" JSON_INTEGER_FORMAT, at ? ", " : "",
+			str(o, "lane"), json_integer_value(meets));
+	}
+	json_array_foreach(json_object_get(node, "unmet"), i, o)
+	{
+		plain = false;
+		if (at < sizeof(line))
+			at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%s meets none", at ? ", " : "",
+				json_is_string(o) ? json_string_value(o) : "?");
+	}
+	if (!plain)
+		printf("towards %s: %s\n", str(node, "host"), line);
+}
+
 static int print_table(const json_t *root)
 {
 	static const char *const head[] = {"NODE", "HOST", "STATE", "LANE", "UP", "FAILOVERS", "SENT",
@@ -307,6 +347,7 @@ static int print_table(const json_t *root)
 		printf(" %s%s", str(rail, "name"),
 			json_is_false(json_object_get(rail, "ok")) ? " (failed)" : "");
 	printf("%s\n", json_array_size(json_object_get(root, "rails")) ? "" : " none, TCP only");
+	print_left_out(root);
 	if (json_integer_value(json_object_get(root, "log_dropped")) > 0)
 		printf("log: %" JSON_INTEGER_FORMAT " records lost%s%s\n",
 			json_integer_value(json_object_get(root, "log_dropped")),
@@ -328,6 +369,8 @@ static int print_table(const json_t *root)
 	}
 	cli_table_print(t, stdout);
 	cli_table_free(t);
+	json_array_foreach(nodes, i, o)
+		print_pairs(root, o);
 	json_array_foreach(nodes, i, o)
 		if (json_object_get(o, "no_contact"))
 			printf("%s\n", str(o, "no_contact"));

@@ -18,6 +18,7 @@
 
 #include "node/access.h"
 #include "node/job.h"
+#include "node/rails.h"
 
 #define CONNS_MAX (2 * NODE_CHANS_MAX + 64) /* with spares each context has one more */
 
@@ -211,17 +212,7 @@ static void do_eager(struct node *n, struct chan *c, const struct shm_eager *e)
 static bool lanes_open(const struct node *n)
 {
 	for (const struct link *l = n->links; l; l = l->next) {
-		bool rdma = false;
-
-		if (l->lost)
-			continue;
-		for (unsigned r = 0; r < n->rails; r++)
-			if (l->core.lanes & 1u << r && !l->core.lane[r].absent && verbs_rail_ok(n->vb, r)) {
-				rdma = true;
-				if (l->core.lane[r].state != CORE_LANE_UP)
-					return false;
-			}
-		if (!rdma && l->core.lane[CORE_LANE_TCP].state != CORE_LANE_UP)
+		if (!l->lost && !rails_open(l))
 			return false;
 	}
 	return true;
@@ -265,6 +256,9 @@ static void do_step_end(struct node *n, struct chan *c)
 		.blackout_max_ns = n->blackout_max};
 	struct evlog_state log;
 
+	rails_notice(n, out.m.sentence, sizeof(out.m.sentence));
+	if (n->rails && verbs_left_out(n->vb))
+		snprintf(out.left_out, sizeof(out.left_out), "%s", verbs_left_out_why(n->vb, 0));
 	evlog_state(&n->log, &log);
 	if (log.written || !log.dropped) /* else there is nothing to look at */
 		snprintf(out.log, sizeof(out.log), "%.255s", n->log.path);

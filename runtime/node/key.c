@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "node/node.h"
+#include "node/rails.h"
 #include "rcshare.h"
 
 #define IMPORTS_MAX   8192u
@@ -274,9 +275,9 @@ void key_revoke(struct node *n, struct region *g)
 
 static void rails_down(struct node *n, struct link *l)
 {
+	(void)n;
 	l->no_rails++;
-	for (unsigned i = 0; i < n->rails; i++)
-		core_link_rail(&l->core, (uint8_t)i, false, CORE_R_REQUEST, n->now);
+	rails_all(l, false, CORE_R_REQUEST);
 	link_dirty(l);
 }
 
@@ -284,15 +285,15 @@ static void rails_up(struct node *n, struct link *l)
 {
 	if (--l->no_rails || l->lost)
 		return;
-	for (unsigned i = 0; i < n->rails; i++)
-		if (l->vbuf && verbs_rail_ok(n->vb, i))
-			core_link_rail(&l->core, (uint8_t)i, true, CORE_R_NONE, n->now);
+	(void)n;
+	rails_all(l, true, CORE_R_NONE);
 	link_dirty(l);
 }
 
 static bool rails_dead(const struct node *n, const struct link *l)
 {
-	for (unsigned i = 0; i < n->rails; i++)
+	(void)n;
+	for (unsigned i = 0; i < CORE_RAILS_MAX; i++)
 		if (l->core.lane[i].state != CORE_LANE_DOWN && l->core.lane[i].state != CORE_LANE_DEAD)
 			return false;
 	return true;

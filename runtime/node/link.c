@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "node/access.h"
+#include "node/fabric.h"
+#include "node/rails.h"
 
 #define BACKLOG_MAX  (4u << 20)
 #define BACKLOG_BUSY (64u << 10)
@@ -25,7 +27,8 @@ static void cfg_core(const struct node *n, uint32_t peer, struct core_cfg *c)
 	const uint64_t ms = 1000000;
 
 	core_cfg_default(c);
-	c->rails = (uint8_t)n->rails;
+	/* lanes are the lower node's rails (rails.h) */
+	c->rails = (uint8_t)(n->o.self < peer || !n->rails ? n->rails : CORE_RAILS_MAX);
 	c->self = (uint16_t)n->o.self;
 	c->peer = (uint16_t)peer;
 	/* links to different nodes begin on different rails: all carry frames */
@@ -77,27 +80,15 @@ struct link *link_get(struct node *n, uint32_t peer)
 	cfg_core(n, peer, &cc);
 	core_link_init(&l->core, &cc, n->now);
 	core_rma_init(&l->ledger);
-	for (unsigned r = 0; r < n->rails; r++)
-		if (l->vbuf && verbs_rail_ok(n->vb, r))
-			core_link_rail(&l->core, (uint8_t)r, true, CORE_R_NONE, n->now);
+	rails_begin(l);
 	l->next = n->links;
 	n->links = l;
 	n->link[peer] = l;
 	atomic_store(&entry(l)->state, SHM_NODE_CONNECTING);
 	link_dirty(l);
-	if (!l->vbuf)
-		link_rails(l, 0);
 	if (n->parted) /* from who has stopped there is no way to anybody */
 		link_lost(l);
 	return l;
-}
-
-void link_rails(struct link *l, unsigned theirs)
-{
-	unsigned both = !l->vbuf ? 0 : theirs < l->n->rails ? theirs : l->n->rails;
-
-	core_link_lanes(&l->core, (uint8_t)((1u << (both < CORE_RAILS_MAX ? both : CORE_RAILS_MAX)) - 1), l->n->now);
-	link_dirty(l);
 }
 
 void link_free(struct link *l)
@@ -345,7 +336,7 @@ void link_loose(struct link *l, const struct wire_rec *r, const void *payload)
 
 static void act_open(struct link *l, const struct core_act *a)
 {
-	uint8_t blob[CORE_BLOB];
+	uint8_t blob[CORE_BLOB], rail;
 	int err;
 
 	if (a->lane == CORE_LANE_TCP) {
@@ -356,10 +347,13 @@ static void act_open(struct link *l, const struct core_act *a)
 		verbs_lane_close(l->rdma[a->lane]);
 		l->rdma[a->lane] = NULL;
 	}
-	err = verbs_lane_open(l->n->vb, a->lane, l->core.depth, l, &l->rdma[a->lane], blob);
+	rail = rails_choose(l, a->lane);
+	if (rail == FABRIC_NONE)
+		return;
+	err = verbs_lane_open(l->n->vb, rail, l->core.depth, l, &l->rdma[a->lane], blob);
 	if (err) {
 		node_log(l->n, CONFIG_LOG_WARN, "no queue pair on %s for node %u: %s",
-			verbs_rail_name(l->n->vb, a->lane), l->peer, strerror(-err));
+			verbs_rail_name(l->n->vb, rail), l->peer, strerror(-err));
 		l->rdma[a->lane] = NULL;
 		core_link_lane_error(&l->core, a->lane, a->gen, CORE_R_SETUP, l->n->now);
 		return;
@@ -376,7 +370,7 @@ static void act_connect(struct link *l, const struct core_act *a)
 		err = verbs_lane_connect(l->rdma[a->lane], a->ctrl.blob);
 	if (err) {
 		node_log(l->n, CONFIG_LOG_WARN, "queue pair on %s to node %u does not connect: %s",
-			verbs_rail_name(l->n->vb, a->lane), l->peer, strerror(-err));
+			verbs_rail_name(l->n->vb, rails_own(l, a->lane)), l->peer, strerror(-err));
 		core_link_lane_error(&l->core, a->lane, a->gen, CORE_R_SETUP, l->n->now);
 		return;
 	}
@@ -401,13 +395,14 @@ static void act_depth(struct link *l, uint16_t depth)
 {
 	bool failed = false;
 
-	for (unsigned r = 0; r < l->n->rails; r++) {
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++) {
 		int err = l->rdma[r] ? verbs_lane_depth(l->rdma[r], depth) : 0;
 
 		failed |= err;
 		if (err)
 			node_log(l->n, CONFIG_LOG_WARN, "cannot post %u receives on %s for node %u: %s; its window "
-				"stays at %u; " NODE_MEMLOCK_ADVICE, depth, verbs_rail_name(l->n->vb, r), l->peer,
+				"stays at %u; " NODE_MEMLOCK_ADVICE, depth,
+				verbs_rail_name(l->n->vb, verbs_lane_rail(l->rdma[r])), l->peer,
 				strerror(-err), l->core.depth);
 	}
 	if (failed)
@@ -423,11 +418,11 @@ static void lanes_changed(struct link *l)
 
 	for (unsigned i = 0; i < CORE_LANES; i++)
 		if (l->core.lane[i].state == CORE_LANE_UP)
-			up |= 1u << i;
+			up |= 1u << rails_told(l, (uint8_t)i);
 	if (l->lost)
 		return;
 	atomic_store(&e->lanes_up, up);
-	atomic_store(&e->lane, l->core.active == CORE_LANE_NONE ? SHM_LANE_NONE : l->core.active);
+	atomic_store(&e->lane, l->core.active == CORE_LANE_NONE ? SHM_LANE_NONE : rails_told(l, l->core.active));
 	if (l->core.active != CORE_LANE_NONE)
 		atomic_store(&e->state, SHM_NODE_UP);
 	ctl_eager_check(l->n);
@@ -464,7 +459,7 @@ static uint32_t can_send(struct link *l)
 {
 	uint32_t can = tcp_can_send(l) ? 1u << CORE_LANE_TCP : 0;
 
-	for (unsigned r = 0; r < l->n->rails; r++)
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->rdma[r] && verbs_lane_room(l->rdma[r]) > 0)
 			can |= 1u << r;
 	return can;
@@ -646,8 +641,8 @@ void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_fr
 
 			memcpy(&c, payload, sizeof(c));
 			/* asked about a lane: is it our port? */
-			if (c.type == CORE_CTRL_PING && c.lane < n->rails)
-				verbs_rail_check(n->vb, c.lane);
+			if (c.type == CORE_CTRL_PING && rails_own(l, c.lane) < n->rails)
+				verbs_rail_check(n->vb, rails_own(l, c.lane));
 			core_link_rx_ctrl(&l->core, lane, gen, &c, n->now);
 		}
 		return;
@@ -670,10 +665,10 @@ static void on_recv(void *owner, struct verbs_lane *vl, const void *buf, size_t 
 {
 	struct link *l = owner;
 	const struct wire_frame *f = buf;
-	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	uint8_t lane = rails_lane(l, vl);
 	const char *why;
 
-	if (l->rdma[lane] != vl)
+	if (lane == CORE_LANE_NONE)
 		return;
 	l->n->work = true;
 	if (wire_frame_check(f, (const uint8_t *)buf + sizeof(*f), len, &why)) {
@@ -690,14 +685,14 @@ static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum ve
 	const char *detail)
 {
 	struct link *l = owner;
-	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	uint8_t lane = rails_lane(l, vl);
 	uint64_t kind = cookie & NODE_COOKIE_KIND;
 
 	l->dirty = true;
 	l->n->work = true;
 	if (kind == NODE_COOKIE_PIECE)
 		rma_done(l, cookie & ~NODE_COOKIE_KIND, how, detail);
-	if (l->rdma[lane] != vl ||
+	if (lane == CORE_LANE_NONE ||
 		(how == VERBS_OK && (kind == NODE_COOKIE_PIECE || kind == NODE_COOKIE_WORD)))
 		return;
 	if (how == VERBS_OK) {
@@ -713,9 +708,9 @@ static void on_done(void *owner, struct verbs_lane *vl, uint64_t cookie, enum ve
 static void on_error(void *owner, struct verbs_lane *vl, enum core_reason why, const char *detail)
 {
 	struct link *l = owner;
-	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	uint8_t lane = rails_lane(l, vl);
 
-	if (l->rdma[lane] != vl)
+	if (lane == CORE_LANE_NONE)
 		return;
 	node_log(l->n, CONFIG_LOG_INFO, "lane %u to node %u: %s", lane, l->peer, detail);
 	core_link_lane_error(&l->core, lane, l->rdma_gen[lane], why, l->n->now);
@@ -725,9 +720,9 @@ static void on_error(void *owner, struct verbs_lane *vl, enum core_reason why, c
 static void on_fenced(void *owner, struct verbs_lane *vl, enum core_told told, uint32_t number)
 {
 	struct link *l = owner;
-	uint8_t lane = (uint8_t)verbs_lane_rail(vl);
+	uint8_t lane = rails_lane(l, vl);
 
-	if (l->rdma[lane] != vl)
+	if (lane == CORE_LANE_NONE)
 		return;
 	core_link_report(&l->core, lane, l->rdma_gen[lane], told, number);
 	core_link_fenced(&l->core, lane, l->rdma_gen[lane], l->n->now);
@@ -766,7 +761,7 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why)
 	for (struct link *l = n->links; l; l = l->next) {
 		if (!l->vbuf || l->lost)
 			continue;
-		core_link_rail(&l->core, (uint8_t)rail, ok && !l->no_rails, why, n->now);
+		rails_changed(l, (uint8_t)rail, ok, why);
 		link_dirty(l);
 	}
 }

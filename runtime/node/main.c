@@ -325,13 +325,15 @@ static int set_up(struct node *n, char *why)
 	ops.arg = n;
 	if (n->o.rails == 0)
 		snprintf(n->verbs_why, sizeof(n->verbs_why), "the job asked for rails=0");
-	else if (verbs_open(&n->vb, &n->cfg, &ops, n->verbs_why, sizeof(n->verbs_why))) {
+	else if (verbs_open(&n->vb, &n->cfg, n->o.nodes - 1, &ops, n->verbs_why, sizeof(n->verbs_why))) {
 		snprintf(why, SHM_SENTENCE, "%.190s", n->verbs_why);
 		return -ENODEV;
 	}
 	n->rails = n->vb ? verbs_rails(n->vb) : 0;
 	if (n->o.rails >= 0 && n->rails > (unsigned)n->o.rails)
 		n->rails = (unsigned)n->o.rails;
+	if (n->vb)
+		verbs_offer(n->vb, n->rails);
 	if (memlock_check(n, why) || addr_own(n, why) || tcp_listen(n, why) || table_make(n, why))
 		return -EIO;
 	evlog_open(&n->log, n->o.log_dir ? n->o.log_dir : n->cfg.log_dir, n->o.job, n->o.restart,

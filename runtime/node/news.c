@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "node/access.h"
+#include "node/rails.h"
 
 #define NEWS_NS	    1000000000ull
 #define CUT_OFF_MAX 8u /* unreachable peers that other daemons are told of in that time */
@@ -93,8 +94,20 @@ void news_turn(struct node *n)
 		tell_rail(n, r);
 }
 
-void news_failover(struct link *l, const struct core_failover *f)
+/* People know the node's rails, not the lanes of a link. */
+static struct core_failover as_of_rails(const struct link *l, const struct core_failover *f)
 {
+	struct core_failover own = *f;
+
+	own.lane = rails_told(l, f->lane);
+	own.to_lane = rails_told(l, f->to_lane);
+	return own;
+}
+
+void news_failover(struct link *l, const struct core_failover *of_lanes)
+{
+	struct core_failover own = as_of_rails(l, of_lanes);
+	const struct core_failover *f = &own;
 	struct node *n = l->n;
 	uint64_t dark = f->progress_ns > f->last_good_ns ? f->progress_ns - f->last_good_ns : 0;
 	bool local = f->reason == CORE_R_PORT || f->reason == CORE_R_DEVICE;
@@ -140,12 +153,13 @@ void news_failover(struct link *l, const struct core_failover *f)
 	n->rail_told |= 1u << f->lane;
 	l->news_told |= (uint8_t)(1u << f->lane);
 	for (const struct link *o = n->links; o; o = o->next)
-		ev.peers += !o->lost && o->core.lanes & 1u << f->lane;
+		ev.peers += !o->lost && rails_has(o, f->lane);
 	event_raise(n, &ev);
 }
 
-void news_lane_back(struct link *l, uint8_t lane)
+void news_lane_back(struct link *l, uint8_t of_link)
 {
+	uint8_t lane = rails_told(l, of_link);
 	struct node *n = l->n;
 	struct shm_event ev = back_event(l, lane);
 	uint8_t bit = (uint8_t)(1u << lane);

@@ -210,6 +210,8 @@ struct link {
 	size_t bl_head, bl_tail, bl_cap;
 	struct verbs_lane *rdma[CORE_RAILS_MAX];
 	uint32_t rdma_gen[CORE_RAILS_MAX];
+	uint8_t rail_of[CORE_RAILS_MAX]; /* own rail of each lane; rails.h */
+	uint8_t offers; /* lanes that the lower node may open: its rails, as far as known */
 	struct verbs_target *target[CORE_RAILS_MAX]; /* for probes; NULL: none */
 	struct tcp_lane tcp;
 	struct sockaddr_storage addr; /* of the peer's daemon; ss_family 0: not known */
@@ -402,7 +404,7 @@ void link_rail(struct node *n, unsigned rail, bool ok, enum core_reason why);
 void link_frame(struct link *l, uint8_t lane, uint32_t gen, const struct wire_frame *f,
 	const uint8_t *payload);
 void link_free(struct link *l);
-void link_rails(struct link *l, unsigned theirs); /* how many the peer has: lanes are of rails that both have */
+void link_rails(struct link *l, unsigned theirs); /* rails.c: how many the peer has */
 /* No step was under way until now: a daemon that died meanwhile is started for the one that begins. */
 void link_unwatched(struct node *n);
 void link_lost(struct link *l); /* fences all lanes to it and ends what is outstanding */

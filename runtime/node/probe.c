@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "node/node.h"
+#include "node/rails.h"
 
 #define PROBE_MAGIC 0x52435350u /* "RCSP" */
 
@@ -37,9 +38,12 @@ void probe_learn(struct link *l, uint8_t lane)
 
 void probe_ask(struct link *l, uint8_t lane, uint64_t token)
 {
+	uint8_t rail = rails_own(l, lane);
+
 	/* is it our own port? */
-	verbs_rail_check(l->n->vb, lane);
-	if (!verbs_rail_ok(l->n->vb, lane) || !datagram(l, lane, token, false))
+	if (rail < l->n->rails)
+		verbs_rail_check(l->n->vb, rail);
+	if (rail >= l->n->rails || !verbs_rail_ok(l->n->vb, rail) || !datagram(l, lane, token, false))
 		core_link_probe_unsent(&l->core, lane, token);
 }
 
@@ -53,10 +57,10 @@ void probe_receive(void *arg, unsigned rail, const void *data, size_t len)
 		return;
 	memcpy(&p, data, sizeof(p));
 	if (p.magic != PROBE_MAGIC || p.job != n->o.job || p.restart != (uint16_t)n->o.restart ||
-		p.dst != n->o.self || p.src >= n->o.nodes || p.lane != rail || rail >= n->rails)
+		p.dst != n->o.self || p.src >= n->o.nodes || p.lane >= CORE_RAILS_MAX)
 		return;
 	l = n->link[p.src];
-	if (!l || l->lost)
+	if (!l || l->lost || rails_own(l, p.lane) != rail)
 		return;
 	if (!p.answer) {
 		(void)datagram(l, p.lane, p.token, true); /* asked again when this one is lost */

@@ -248,23 +248,25 @@ static int access_error(const struct rma *r)
 	return r->large ? RCS_ERR_AGAIN : RCS_ERR_ACCESS;
 }
 
-/* Rails that reach both memories now; whether they carry anything is the ledger's question. */
+/* Lanes that reach both memories now; whether they carry anything is the ledger's question. */
 static uint8_t rails_of(const struct link *l, const struct rma *r)
 {
-	uint32_t rails;
+	uint32_t own, theirs, lanes = 0;
 
 	if (!r->im || !r->local || is_refused(r) || !is_known(r))
 		return 0;
-	rails = region_rails(l->n, r->local);
 	/* memory that no device may write is written by the CPU */
-	if (r->get)
-		rails &= info_of(r)->rail_ok & ~r->local->readonly;
-	else
-		rails &= info_of(r)->rail_ok & info_of(r)->rail_write;
-	for (unsigned i = 0; i < l->n->rails; i++)
-		if (l->rdma[i] && !verbs_lane_leads_to(l->rdma[i], info_of(r)->device[i]))
-			rails &= ~(1u << i);
-	return (uint8_t)rails;
+	own = region_rails(l->n, r->local) & ~(r->get ? r->local->readonly : 0);
+	theirs = info_of(r)->rail_ok & (r->get ? UINT32_MAX : info_of(r)->rail_write);
+	for (uint8_t i = 0; i < CORE_RAILS_MAX; i++) {
+		const struct verbs_lane *vl = l->rdma[i];
+		unsigned there = vl ? verbs_lane_peer_rail(vl) : 0;
+
+		if (vl && own & 1u << verbs_lane_rail(vl) && theirs & 1u << there &&
+			verbs_lane_leads_to(vl, info_of(r)->device[there]))
+			lanes |= 1u << i;
+	}
+	return (uint8_t)lanes;
 }
 
 static bool outside(const struct rma *r)
@@ -371,7 +373,7 @@ static void word(struct link *l, uint8_t lane, bool turn_ends)
 
 static void words(struct link *l)
 {
-	for (uint8_t r = 0; r < l->n->rails; r++)
+	for (uint8_t r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->words_due & 1u << r)
 			word(l, r, true);
 }
@@ -383,7 +385,7 @@ static void post(struct link *l)
 	uint8_t lane;
 	int i;
 
-	for (unsigned r = 0; r < n->rails; r++)
+	for (unsigned r = 0; r < CORE_RAILS_MAX; r++)
 		if (l->rdma[r]) {
 			uint32_t free = verbs_lane_room(l->rdma[r]);
 
@@ -396,7 +398,8 @@ static void post(struct link *l)
 		uint64_t off = l->piece[i].off;
 		struct verbs_rdma w = {.read = r->get, .laddr = r->laddr + off, .len = l->ledger.piece[i].len,
 			.raddr = (r->large ? r->remote : info_of(r)->addr + r->remote) + off,
-			.lkey = r->local->lkey[lane], .rkey = info_of(r)->rkey[lane]};
+			.lkey = r->local->lkey[verbs_lane_rail(l->rdma[lane])],
+			.rkey = info_of(r)->rkey[verbs_lane_peer_rail(l->rdma[lane])]};
 		uint32_t psn;
 
 		if (verbs_lane_rdma(l->rdma[lane], &w, NODE_COOKIE_PIECE | (uint64_t)i, &psn)) {
@@ -416,7 +419,7 @@ static void post(struct link *l)
 /* May a rail soon take what waits? */
 static bool rails_coming(const struct link *l, uint8_t rails)
 {
-	for (unsigned i = 0; i < l->n->rails; i++)
+	for (unsigned i = 0; i < CORE_RAILS_MAX; i++)
 		if (rails & 1u << i && l->core.lane[i].state != CORE_LANE_DOWN)
 			return true;
 	return !l->core.wanted || l->core.lane[CORE_LANE_TCP].state != CORE_LANE_UP;
@@ -424,7 +427,7 @@ static bool rails_coming(const struct link *l, uint8_t rails)
 
 static bool rails_now(const struct link *l, uint8_t rails)
 {
-	for (unsigned i = 0; i < l->n->rails; i++)
+	for (unsigned i = 0; i < CORE_RAILS_MAX; i++)
 		if (rails & 1u << i && l->core.lane[i].state == CORE_LANE_UP && l->core.lane[i].usable)
 			return true;
 	return false;

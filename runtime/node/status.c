@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "node/node.h"
+#include "node/rails.h"
 
 static const char *const state_name[] = {"unknown", "connecting", "up", "unreachable", "down",
 	"self"};
@@ -17,15 +18,32 @@ static json_t *lanes(const struct link *l)
 	for (unsigned i = 0; l && i < CORE_LANES; i++) {
 		const struct core_lane *c = &l->core.lane[i];
 		bool theirs = i == CORE_LANE_TCP || (l->core.lanes & 1u << i && !c->absent);
+		uint8_t own = rails_own(l, (uint8_t)i);
+		json_t *o;
 
-		if (i >= l->n->rails && i != CORE_LANE_TCP)
+		if (own >= l->n->rails && i != CORE_LANE_TCP)
 			continue;
-		json_array_append_new(a, json_pack("{s:s,s:s,s:b,s:I,s:b}", "lane",
-			i == CORE_LANE_TCP ? "tcp" : verbs_rail_name(l->n->vb, i), "state",
+		o = json_pack("{s:s,s:s,s:b,s:I,s:b}", "lane",
+			i == CORE_LANE_TCP ? "tcp" : verbs_rail_name(l->n->vb, own), "state",
 			!theirs && c->state == CORE_LANE_DOWN ? "not at the peer" :
 			c->state < 6 ? names[c->state] : "?", "usable", c->usable, "generation",
-			(json_int_t)c->gen, "carries", l->core.active == i));
+			(json_int_t)c->gen, "carries", l->core.active == i);
+		if (i != CORE_LANE_TCP)
+			json_object_set_new(o, "meets", c->state == CORE_LANE_UP && l->rdma[i] ?
+					json_integer(verbs_lane_peer_rail(l->rdma[i])) : json_null());
+		json_array_append_new(a, o);
 	}
+	return a;
+}
+
+/* Rails of ours that meet none there. */
+static json_t *unmet(const struct link *l)
+{
+	json_t *a = json_array();
+
+	for (unsigned r = 0; r < l->n->rails; r++)
+		if (rails_unmet(l) & 1u << r)
+			json_array_append_new(a, json_string(verbs_rail_name(l->n->vb, r)));
 	return a;
 }
 
@@ -36,6 +54,16 @@ static json_t *longest_turn(const struct node *n)
 		return json_null();
 	return json_pack("{s:I,s:I,s:s}", "ns", (json_int_t)n->turn.longest, "ago_ns",
 		(json_int_t)(n->now - n->turn.longest_at), "did", n->turn.longest_did);
+}
+
+/* Ports that are no rails. */
+static json_t *left_out(const struct node *n)
+{
+	json_t *a = json_array();
+
+	for (unsigned i = 0; n->vb && i < verbs_left_out(n->vb); i++)
+		json_array_append_new(a, json_string(verbs_left_out_why(n->vb, i)));
+	return a;
 }
 
 char *status_json(struct node *n)
@@ -58,7 +86,7 @@ char *status_json(struct node *n)
 			json_object_set_new(o, "incarnation", json_integer(e->incarnation));
 		for (unsigned k = 0; l && k < CORE_LANES; k++)
 			if (l->core.lane[k].state == CORE_LANE_UP)
-				json_array_append_new(up, json_integer(k));
+				json_array_append_new(up, json_integer(rails_own(l, (uint8_t)k)));
 		if (!l) {
 			json_decref(up);
 			continue;
@@ -66,7 +94,8 @@ char *status_json(struct node *n)
 		if (l->contact.since)
 			json_object_set_new(o, "no_contact", json_string(l->contact.why));
 		json_object_set_new(o, "lane", l->core.active == CORE_LANE_NONE ? json_null() :
-								    json_integer(l->core.active));
+								    json_integer(rails_own(l, l->core.active)));
+		json_object_set_new(o, "unmet", unmet(l));
 		json_object_set_new(o, "lanes_up", up);
 		json_object_set_new(o, "failovers", json_integer(l->failovers));
 		json_object_set_new(o, "tx_frames", json_integer((json_int_t)l->tx_frames));
@@ -116,6 +145,7 @@ char *status_json(struct node *n)
 		json_object_set_new(top, "read_bytes", json_integer((json_int_t)n->read_bytes));
 		json_object_set_new(top, "write_bytes", json_integer((json_int_t)n->write_bytes));
 		json_object_set(top, "rails", rails);
+		json_object_set_new(top, "left_out", left_out(n));
 		json_object_set(top, "nodes", nodes);
 		json_object_set(top, "endpoints", eps);
 		if (!n->rails)

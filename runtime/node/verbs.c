@@ -64,6 +64,8 @@ int verbs_gid_choose(struct rail *r, const struct ibv_port_attr *port, union ibv
 	/* what an IPoIB interface says is not said of the port */
 	if (port->link_layer != IBV_LINK_LAYER_ETHERNET)
 		ndev = 0;
+	if (best >= 0)
+		verbs_fabric_learn(r, port->link_layer, gid, ndev);
 	if (ndev != r->ndev) {
 		r->ndev = ndev;
 		r->carrier = verbs_carrier_now(r);
@@ -80,7 +82,8 @@ static bool port_active(struct rail *r)
 	uint32_t type;
 
 	return r->ctx && !ibv_query_port(r->ctx, (uint8_t)r->port, &port) &&
-		port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0 && r->carrier;
+		port.state == IBV_PORT_ACTIVE && r->pkey_index >= 0 && verbs_gid_choose(r, &port, &gid, &type) >= 0 &&
+		r->carrier;
 }
 
 static void rail_close(struct rail *r)
@@ -108,8 +111,8 @@ static struct ibv_context *device_open(const char *name)
 
 	for (struct ibv_device **d = list; d && *d && !ctx; d++)
 		if (!strcmp(ibv_get_device_name(*d), name)) {
-			ctx = ibv_open_device(*d);
-			err = errno;
+			ctx = verbs_device_unfit(*d) ? NULL : ibv_open_device(*d);
+			err = verbs_device_unfit(*d) ? EPROTONOSUPPORT : errno;
 		}
 	if (list)
 		ibv_free_device_list(list);
@@ -130,9 +133,49 @@ static size_t gid_room(struct rail *r)
 	return room;
 }
 
+/* Grows with the lanes; where the device cannot resize one it has the size of all at once. */
+static int cq_make(struct rail *r)
+{
+	uint64_t all = (uint64_t)r->v->peers * (VERBS_SENDS + CORE_SLOTS + VERBS_CONTROL + 1) + 2 * VERBS_CQ_SPARE;
+	int size = r->dev.max_cqe < VERBS_CQE ? r->dev.max_cqe : VERBS_CQE;
+
+	r->cq = ibv_create_cq(r->ctx, size, NULL, r->chan, 0);
+	if (r->cq && all > (uint64_t)r->cq->cqe && r->cq->cqe < r->dev.max_cqe && ibv_resize_cq(r->cq, r->cq->cqe)) {
+		ibv_destroy_cq(r->cq);
+		size = all < (uint64_t)r->dev.max_cqe ? (int)all : r->dev.max_cqe;
+		r->cq = ibv_create_cq(r->ctx, size, NULL, r->chan, 0);
+	}
+	return r->cq ? 0 : -errno;
+}
+
+/* In the table as it is now: the configured partition, else the first of which the port is a full member. */
+int verbs_pkey_index(const struct rail *r, const struct ibv_port_attr *port)
+{
+	uint32_t want = r->v->cfg.pkey & 0x7fff;
+	int found = want ? -ENOENT : 0;
+
+	if (port->link_layer != IBV_LINK_LAYER_INFINIBAND)
+		return 0;
+	for (int i = 0; i < port->pkey_tbl_len; i++) {
+		__be16 be;
+		uint16_t key;
+
+		if (ibv_query_pkey(r->ctx, (uint8_t)r->port, i, &be))
+			break;
+		key = (uint16_t)((be & 0xff) << 8 | be >> 8);
+		if (want ? (key & 0x7fff) == want : key & 0x8000) {
+			found = i;
+			if (key & 0x8000) /* a limited member reaches full ones only */
+				break;
+		}
+	}
+	return found;
+}
+
 int verbs_rail_open(struct rail *r)
 {
 	unsigned at = (unsigned)(r - r->v->rail);
+	struct ibv_port_attr port;
 	int err;
 
 	if (!r->closing && !(r->closing = calloc(1, sizeof(*r->closing))))
@@ -142,16 +185,18 @@ int verbs_rail_open(struct rail *r)
 		return -errno;
 	r->v->fds_version++;
 	errno = EIO;
-	if (ibv_query_device(r->ctx, &r->dev))
+	if (ibv_query_device(r->ctx, &r->dev) || ibv_query_port(r->ctx, (uint8_t)r->port, &port))
 		goto close_rail;
+	errno = EINVAL;
+	if ((uint32_t)r->dev.max_qp_wr < VERBS_SENDS)
+		goto close_rail;
+	r->pkey_index = verbs_pkey_index(r, &port);
+	errno = EIO;
 	r->gids_max = gid_room(r);
 	r->gids = calloc(r->gids_max, sizeof(*r->gids));
 	r->pd = r->gids ? ibv_alloc_pd(r->ctx) : NULL;
 	r->chan = r->pd ? ibv_create_comp_channel(r->ctx) : NULL;
-	if (r->chan)
-		r->cq = ibv_create_cq(r->ctx, r->dev.max_cqe < VERBS_CQE ? r->dev.max_cqe : VERBS_CQE, NULL,
-			r->chan, 0);
-	if (!r->cq)
+	if (!r->chan || cq_make(r))
 		goto close_rail;
 	nonblock(r->chan->fd);
 	nonblock(r->ctx->async_fd);
@@ -226,7 +271,10 @@ void verbs_rail_look(struct rail *r, const char *detail)
 		verbs_rail_gone(r, "the device was removed");
 		return;
 	}
-	ok = port.state == IBV_PORT_ACTIVE && verbs_gid_choose(r, &port, &gid, &type) >= 0 && r->carrier;
+	ok = port.state == IBV_PORT_ACTIVE && r->pkey_index >= 0 && verbs_gid_choose(r, &port, &gid, &type) >= 0 &&
+		r->carrier;
+	if (r->pkey_index < 0)
+		detail = "its port is not in the partition of the key pkey";
 	for (struct verbs_lane *l = v->lanes; l && ok && r->ok; l = l->next)
 		if (l->r == at)
 			verbs_lane_moved(l, &port);
@@ -239,6 +287,14 @@ void verbs_rail_look(struct rail *r, const char *detail)
 	v->ops.rail(v->ops.arg, at, ok, ok ? CORE_R_NONE : CORE_R_PORT, detail);
 }
 
+static void pkeys_changed(struct rail *r)
+{
+	struct ibv_port_attr port;
+
+	if (r->ctx && !ibv_query_port(r->ctx, (uint8_t)r->port, &port))
+		r->pkey_index = verbs_pkey_index(r, &port);
+}
+
 static void async_event(struct rail *r, enum ibv_event_type t, struct verbs_lane *l)
 {
 	switch (t) {
@@ -246,10 +302,13 @@ static void async_event(struct rail *r, enum ibv_event_type t, struct verbs_lane
 	case IBV_EVENT_CQ_ERR: /* all lanes of the rail are on it */
 		verbs_rail_gone(r, ibv_event_type_str(t));
 		break;
+	case IBV_EVENT_PKEY_CHANGE:
+		pkeys_changed(r);
+		verbs_rail_look(r, ibv_event_type_str(t));
+		break;
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_LID_CHANGE:
-	case IBV_EVENT_PKEY_CHANGE:
 	case IBV_EVENT_GID_CHANGE:
 		verbs_rail_look(r, ibv_event_type_str(t));
 		break;
@@ -308,6 +367,9 @@ static void test_start(struct rail *r)
 	memcpy(w.device, r->device, sizeof(w.device));
 	memcpy(w.gid, &gid, sizeof(w.gid));
 	w.gid_index = (uint8_t)index;
+	w.pkey_index = (uint16_t)r->pkey_index;
+	w.service_level = (uint8_t)r->v->cfg.service_level;
+	w.traffic_class = (uint8_t)r->v->cfg.traffic_class;
 	w.mtu = 128u << port.active_mtu;
 	if (r->v->cfg.path_mtu && r->v->cfg.path_mtu < w.mtu)
 		w.mtu = 128u << verbs_mtu_enum(r->v->cfg.path_mtu);
@@ -524,7 +586,7 @@ int verbs_work_fd(const struct verbs *v)
 
 /* --- opening ------------------------------------------------------------------------------------- */
 
-static void rail_add(struct verbs *v, const char *device, uint32_t port, int gid, uint32_t type)
+void verbs_rail_add(struct verbs *v, const char *device, uint32_t port, int gid, uint32_t type)
 {
 	char queue[16];
 	struct rail *r = &v->rail[v->rails];
@@ -541,55 +603,15 @@ static void rail_add(struct verbs *v, const char *device, uint32_t port, int gid
 	snprintf(r->ledger_why, sizeof(r->ledger_why), "the device is not there");
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(ibv_get_device_name(*(struct ibv_device *const *)a),
-		ibv_get_device_name(*(struct ibv_device *const *)b));
-}
-
-/*
- * Every port, by device name, whether it is active now or not: rails of two nodes meet by index, so a
- * port that is down when the job starts must not move the others. Without an active one: none.
- */
-static void rails_auto(struct verbs *v)
-{
-	bool active = false;
-	int n = 0;
-	struct ibv_device **list = ibv_get_device_list(&n);
-
-	if (!list)
-		return;
-	qsort(list, (size_t)n, sizeof(*list), by_name);
-	for (int i = 0; i < n; i++) {
-		struct ibv_context *ctx = ibv_open_device(list[i]);
-		struct ibv_device_attr dev;
-
-		if (!ctx)
-			continue;
-		if (!ibv_query_device(ctx, &dev))
-			for (uint8_t p = 1; p <= dev.phys_port_cnt && v->rails < WIRE_RAILS_MAX; p++) {
-				struct ibv_port_attr port;
-
-				if (ibv_query_port(ctx, p, &port))
-					continue;
-				active |= port.state == IBV_PORT_ACTIVE;
-				rail_add(v, ibv_get_device_name(list[i]), p, v->cfg.gid_index, 0);
-			}
-		ibv_close_device(ctx);
-	}
-	ibv_free_device_list(list);
-	if (!active)
-		v->rails = 0;
-}
-
-int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_ops *ops, char *why,
-	size_t why_len)
+int verbs_open(struct verbs **out, const struct config *cfg, unsigned peers, const struct verbs_ops *ops,
+	char *why, size_t why_len)
 {
 	struct verbs *v = calloc(1, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
 	v->cfg = *cfg;
+	v->peers = peers;
 	v->ops = *ops;
 	v->netlink = -1;
 	v->works = works_open(v);
@@ -599,26 +621,29 @@ int verbs_open(struct verbs **out, const struct config *cfg, const struct verbs_
 	}
 	if (cfg->nrails)
 		for (uint32_t i = 0; i < cfg->nrails; i++)
-			rail_add(v, cfg->rail[i].device, cfg->rail[i].port, cfg->rail[i].gid_index >= 0 ?
+			verbs_rail_add(v, cfg->rail[i].device, cfg->rail[i].port, cfg->rail[i].gid_index >= 0 ?
 				cfg->rail[i].gid_index : cfg->gid_index, cfg->rail[i].gid_type);
 	else
-		rails_auto(v);
+		verbs_find(v);
 	for (unsigned i = 0; i < v->rails; i++) {
 		int err = verbs_rail_open(&v->rail[i]);
 
 		if (err && cfg->nrails) {
 			if (why)
 				snprintf(why, why_len, "rail '%s' of the configuration cannot be opened: %s; see "
-					"ibv_devices, and the mode of /dev/infiniband", v->rail[i].name, strerror(-err));
+					"ibv_devices, and the mode of /dev/infiniband", v->rail[i].name, err == -EPROTONOSUPPORT ?
+					"it has no reliable connections over InfiniBand or RoCE" : strerror(-err));
 			verbs_close(v);
 			return err;
 		}
 		v->rail[i].ok = port_active(&v->rail[i]);
 	}
+	v->offered = v->rails;
 	if (v->rails)
 		verbs_carrier_open(v);
 	if (!v->rails && why)
-		snprintf(why, why_len, "no active RDMA port on this node");
+		snprintf(why, why_len, "no active RDMA port on this node%s%s", v->left_out_n ? "; left out: " : "",
+			v->left_out_n ? v->left_out[0] : "");
 	*out = v;
 	return 0;
 }
@@ -643,6 +668,11 @@ void verbs_close(struct verbs *v)
 	free(v);
 }
 
+void verbs_offer(struct verbs *v, unsigned rails)
+{
+	v->offered = rails < v->rails ? rails : v->rails;
+}
+
 unsigned verbs_rails(const struct verbs *v)
 {
 	return v->rails;
@@ -651,6 +681,16 @@ unsigned verbs_rails(const struct verbs *v)
 bool verbs_rail_ok(const struct verbs *v, unsigned rail)
 {
 	return v->rail[rail].ctx && v->rail[rail].ok;
+}
+
+unsigned verbs_left_out(const struct verbs *v)
+{
+	return v->left_out_n;
+}
+
+const char *verbs_left_out_why(const struct verbs *v, unsigned i)
+{
+	return v->left_out[i];
 }
 
 const char *verbs_rail_name(const struct verbs *v, unsigned rail)

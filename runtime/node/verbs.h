@@ -81,15 +81,19 @@ struct verbs_sge {
 };
 
 /*
- * Opens the rails that the configuration names ("auto": every active port). No device is no error:
+ * Opens the rails that the configuration names ("auto": verbs_find.c chooses). No device is no error:
  * *v is set with zero rails and why says so (why may be NULL). -errno and the sentence in why when a rail the
- * configuration names cannot be used.
+ * configuration names cannot be used. peers: nodes that the job has beside this one.
  */
-int verbs_open(struct verbs **v, const struct config *cfg, const struct verbs_ops *ops, char *why,
-	size_t why_len);
+int verbs_open(struct verbs **v, const struct config *cfg, unsigned peers, const struct verbs_ops *ops,
+	char *why, size_t why_len);
 void verbs_close(struct verbs *v);
 
 unsigned verbs_rails(const struct verbs *v);
+void verbs_offer(struct verbs *v, unsigned rails); /* so many, the first, to peers; at first all */
+/* Ports that "auto" did not make rails of: how many, and which and why, for people. */
+unsigned verbs_left_out(const struct verbs *v);
+const char *verbs_left_out_why(const struct verbs *v, unsigned i);
 bool verbs_rail_ok(const struct verbs *v, unsigned rail);
 void verbs_rail_record(struct verbs *v, unsigned rail, struct shm_rail_record *out);
 const char *verbs_rail_name(const struct verbs *v, unsigned rail); /* "rxe0/1" */
@@ -118,6 +122,12 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 int verbs_lane_connect(struct verbs_lane *lane, const uint8_t blob[CORE_BLOB]);
 int verbs_lane_depth(struct verbs_lane *lane, uint32_t depth);
 unsigned verbs_lane_rail(const struct verbs_lane *lane);
+unsigned verbs_lane_peer_rail(const struct verbs_lane *lane); /* its index there; once it is connected */
+/*
+ * The rail among those offered that meets the peer's whose lane has this blob (fabric.h); FABRIC_NONE: none.
+ * taken: bits of those that met other rails of that peer.
+ */
+uint8_t verbs_rail_meet(struct verbs *v, uint32_t taken, const uint8_t blob[CORE_BLOB]);
 /* Send requests that may be posted now. Control frames may use all, others leave 8 to them. */
 uint32_t verbs_lane_room(const struct verbs_lane *lane);
 /* One SEND of frame bytes [at, at+len) of a verbs_buf. 0, -EAGAIN, -EIO (lane unusable). */

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "config/config.h"
+#include "node/fabric.h"
 #include "node/verbs.h"
 #include "node/verbs_selftest.h"
 #include "node/work.h"
@@ -65,6 +66,7 @@ struct rail {
 	struct ibv_gid_entry *gids; /* room for the device's table */
 	size_t gids_max;
 	int gids_n; /* valid when the table was read last */
+	struct fabric fabric; /* of the GID that was chosen last; outlives the context */
 	unsigned ndev; /* interface behind the GID, of RoCE; 0: not known */
 	bool carrier;  /* ... has it one, as far as known */
 	struct ud ud;
@@ -76,6 +78,7 @@ struct rail {
 	uint32_t msg_max; /* bytes of a request, known when a lane was opened; 0: not yet */
 	uint64_t mute_until; /* ms: a peer did not answer lately, do not wait for another */
 	bool ok;
+	int pkey_index; /* of the partition; -errno: the port has no such one */
 	uint32_t cq_used;   /* entries that the lanes may fill */
 	unsigned cq_events; /* not yet acknowledged */
 	bool armed;
@@ -113,12 +116,16 @@ struct verbs_lane {
 	unsigned waits;		/* closed: verbs_tick()s since */
 	uint32_t psn, peer_psn; /* of the next request; the peer's first */
 	uint8_t peer_epoch;	/* of its device */
+	uint8_t peer_rail;	/* that this one meets */
+	uint8_t told_mtu;	/* enum ibv_mtu: in our blob */
 	uint32_t mtu;		/* of the path, bytes */
 	uint32_t reads_max;
 	uint64_t word_at; /* the peer's ledger word; 0: it has none */
 	uint64_t word_last; /* what stood in ours when its memory went */
 	uint32_t word_rkey;
 	bool wants_word;
+	uint32_t sq_psn[VERBS_SENDS]; /* first one of each request */
+	uint16_t pkey_index;
 	union ibv_gid gid; /* ours, as the peer knows it */
 	uint16_t lid;
 	struct ibv_ah_attr av; /* way to the peer, when connected; ud_qpn 0: it has no UD queue pair */
@@ -154,10 +161,12 @@ struct verbs_blob {
 	uint8_t rd_atomic;	 /* READs this end can answer at once */
 	uint8_t epoch;		 /* of the device, its low byte: keys of another are not good here */
 	uint8_t wants_word;	 /* the device does not tell the truth in rq_psn */
-	uint8_t pad;
+	uint8_t prefix;		 /* struct fabric */
 	uint64_t word_at; /* the ledger word; 0: none */
 	uint32_t word_rkey;
 	uint32_t ud_qpn, ud_qkey; /* for datagrams; 0: none */
+	uint8_t rail, nth, named; /* struct fabric_end */
+	uint8_t pad;
 };
 _Static_assert(sizeof(struct verbs_blob) <= CORE_BLOB, "layout");
 
@@ -196,15 +205,20 @@ struct closing {
 	struct closing *prev, *next;
 };
 
+#define VERBS_LEFT_OUT 8u
+
 struct verbs {
 	struct config cfg;
+	char left_out[VERBS_LEFT_OUT][160]; /* ports that are no rails, and why */
+	unsigned left_out_n;
+	unsigned peers; /* that the job may have */
 	struct works *works;
 	struct mr_job *mr_jobs;
 	struct ud_job *ud_jobs;
 	struct closing *closing; /* contexts, handed over by the next verbs_poll() */
 	struct verbs_ops ops;
 	struct rail rail[WIRE_RAILS_MAX];
-	unsigned rails;
+	unsigned rails, offered; /* offered: of them, to peers */
 	unsigned fds_version;
 	int netlink; /* verbs_carrier.c; -1: none */
 	struct verbs_target *targets;
@@ -217,6 +231,7 @@ struct verbs {
 
 enum ibv_mtu verbs_mtu_enum(uint32_t bytes);
 int verbs_rail_open(struct rail *r);
+int verbs_pkey_index(const struct rail *r, const struct ibv_port_attr *port);
 int verbs_rail_cq(struct rail *r, uint32_t more); /* makes room for entries of one more lane */
 void verbs_rail_gone(struct rail *r, const char *detail);
 /* 0: the peer's address is resolved, or nobody can tell. -EHOSTUNREACH: it does not answer (yet). */
@@ -251,6 +266,14 @@ void verbs_reap_ah(struct rail *r, struct ibv_ah *ah);
 void verbs_reap_mr(struct rail *r, uint32_t handle);
 void verbs_reap_turn(struct verbs *v); /* what has gone */
 bool verbs_reap_end(struct verbs *v);  /* false: something hangs in the kernel */
+/* verbs_find.c: fills v->rail[] where the configuration names none. */
+void verbs_find(struct verbs *v);
+void verbs_rail_add(struct verbs *v, const char *device, uint32_t port, int gid, uint32_t type);
+/* NULL, or why nothing of this device can be a rail: a word or two. */
+const char *verbs_device_unfit(struct ibv_device *d);
+/* What network the rail's GID is of. */
+void verbs_fabric_learn(struct rail *r, uint8_t link_layer, const union ibv_gid *gid, unsigned ndev);
+void verbs_lane_end(const struct verbs_lane *l, struct verbs_blob *b); /* what it says of its rail */
 /* verbs_probe.c */
 void verbs_ud_open(struct rail *r); /* without one there are no datagrams */
 void verbs_ud_mend(struct rail *r);

@@ -90,7 +90,7 @@ static int queue_pair(struct verbs_lane *l)
 		.cap = {.max_send_wr = VERBS_SENDS, .max_recv_wr = l->rx_cap, .max_send_sge = 1,
 			.max_recv_sge = 1}};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+		.pkey_index = l->pkey_index, .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
 
 	l->qp = ibv_create_qp(r->pd, &qi);
 	if (!l->qp)
@@ -128,6 +128,7 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	l->owner = owner;
 	l->gid = gid;
 	l->lid = port.lid;
+	l->pkey_index = (uint16_t)r->pkey_index;
 	for (unsigned m = 0; m < VERBS_MEMS; m++)
 		l->mem[m].handle = VERBS_NO_MR;
 	l->next = v->lanes;
@@ -160,7 +161,8 @@ int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner,
 	b.mtu = (uint8_t)port.active_mtu;
 	if (v->cfg.path_mtu && verbs_mtu_enum(v->cfg.path_mtu) < port.active_mtu)
 		b.mtu = (uint8_t)verbs_mtu_enum(v->cfg.path_mtu);
-	b.link_layer = port.link_layer;
+	l->told_mtu = b.mtu;
+	verbs_lane_end(l, &b);
 	b.rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	b.epoch = (uint8_t)r->epoch;
 	verbs_lane_offer_word(l, &b);
@@ -209,7 +211,8 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	memcpy(&b, in, sizeof(b));
 	if (!l->qp || !r->ctx || ibv_query_port(r->ctx, (uint8_t)r->port, &port))
 		return -ENODEV;
-	if (b.link_layer != port.link_layer || b.mtu < IBV_MTU_256 || b.mtu > IBV_MTU_4096)
+	if (b.link_layer != port.link_layer || b.mtu < IBV_MTU_256 || b.mtu > IBV_MTU_4096 ||
+		b.rail >= WIRE_RAILS_MAX)
 		return -EPROTO;
 	/* GIDs move when addresses do: the index is read again before every RTR. */
 	err = verbs_gid_choose(r, &port, &gid, &type);
@@ -228,23 +231,25 @@ int verbs_lane_connect(struct verbs_lane *l, const uint8_t in[CORE_BLOB])
 	}
 	memset(&a, 0, sizeof(a));
 	a.qp_state = IBV_QPS_RTR;
-	a.path_mtu = (enum ibv_mtu)min32(b.mtu, port.active_mtu);
-	if (cfg->path_mtu && verbs_mtu_enum(cfg->path_mtu) < a.path_mtu)
-		a.path_mtu = verbs_mtu_enum(cfg->path_mtu);
+	/* of what both were told: one end's port may have changed since */
+	a.path_mtu = (enum ibv_mtu)min32(b.mtu, l->told_mtu);
 	l->mtu = 128u << a.path_mtu;
 	a.dest_qp_num = b.qpn;
 	a.rq_psn = l->peer_psn = b.psn & 0xffffff;
 	l->peer_epoch = b.epoch;
+	l->peer_rail = b.rail;
 	verbs_lane_learn_word(l, &b);
 	a.max_dest_rd_atomic = (uint8_t)min32((uint32_t)r->dev.max_qp_rd_atom, VERBS_RD_ATOMIC);
 	a.min_rnr_timer = (uint8_t)cfg->rc_min_rnr_timer;
 	a.ah_attr.port_num = (uint8_t)r->port;
 	a.ah_attr.dlid = b.lid;
+	a.ah_attr.sl = (uint8_t)cfg->service_level;
 	if (port.link_layer == IBV_LINK_LAYER_ETHERNET || port.flags & IBV_QPF_GRH_REQUIRED) {
 		a.ah_attr.is_global = 1;
 		memcpy(&a.ah_attr.grh.dgid, b.gid, 16);
 		a.ah_attr.grh.sgid_index = (uint8_t)index;
 		a.ah_attr.grh.hop_limit = 64;
+		a.ah_attr.grh.traffic_class = (uint8_t)cfg->traffic_class;
 		a.ah_attr.grh.flow_label = flow_label(l->qpn, b.qpn);
 	}
 	l->routed = true;
@@ -306,6 +311,11 @@ unsigned verbs_lane_rail(const struct verbs_lane *l)
 	return l->r;
 }
 
+unsigned verbs_lane_peer_rail(const struct verbs_lane *l)
+{
+	return l->peer_rail;
+}
+
 static uint32_t posted_n(const struct verbs_lane *l)
 {
 	return l->sq_tail - l->sq_head;
@@ -326,6 +336,14 @@ uint32_t verbs_lane_reads(const struct verbs_lane *l)
 	return l->reads_max;
 }
 
+/* That may be posted before there are too many to know which is which (core/psn.h). */
+static uint32_t packets_room(const struct verbs_lane *l)
+{
+	uint32_t first = posted_n(l) ? l->sq_psn[l->sq_head % VERBS_SENDS] : l->psn;
+
+	return CORE_PSN_WINDOW - 1 - core_psn_add(l->psn, 0u - first);
+}
+
 int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cookie)
 {
 	struct ibv_send_wr *bad;
@@ -333,12 +351,13 @@ int verbs_lane_post(struct verbs_lane *l, struct ibv_send_wr *wr, uint64_t cooki
 
 	if (!l->qp || !l->connected || l->fencing)
 		return -EIO;
-	if (posted_n(l) >= VERBS_SENDS)
+	if (posted_n(l) >= VERBS_SENDS || packets_room(l) < core_psn_packets(wr->sg_list->length, l->mtu))
 		return -EAGAIN;
 	wr->wr_id = l->sq_tail;
 	err = ibv_post_send(l->qp, wr, &bad);
 	if (err)
 		return err == ENOMEM ? -EAGAIN : -EIO;
+	l->sq_psn[l->sq_tail % VERBS_SENDS] = l->psn;
 	l->sq[l->sq_tail++ % VERBS_SENDS] = cookie;
 	l->psn = core_psn_add(l->psn, core_psn_packets(wr->sg_list->length, l->mtu));
 	return 0;
@@ -424,6 +443,10 @@ void verbs_lane_moved(struct verbs_lane *l, const struct ibv_port_attr *port)
 		return;
 	if (port->link_layer == IBV_LINK_LAYER_INFINIBAND && port->lid != l->lid) {
 		verbs_lane_broke(l, CORE_R_PORT, "the port's LID changed");
+		return;
+	}
+	if (l->pkey_index != r->pkey_index) {
+		verbs_lane_broke(l, CORE_R_PORT, "the port's P_Keys changed");
 		return;
 	}
 	for (int i = 0; i < r->gids_n; i++)

@@ -33,7 +33,8 @@ static int post_recv(struct ud *u, uint64_t slot)
 /* Receives may be posted from INIT on. */
 static int ready(struct rail *r)
 {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port, .qkey = r->ud.qkey};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = (uint8_t)r->port,
+		.pkey_index = (uint16_t)r->pkey_index, .qkey = r->ud.qkey};
 	int err = ibv_modify_qp(r->ud.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
 
 	for (uint64_t i = 0; i < UD_RECVS && !err; i++)

@@ -25,8 +25,8 @@
 /* Many fences, of small writes, so that a flush which comes before the end is caught at it. */
 #define GROUP	      8u /* at once */
 #define HAMMER	      320u
-#define HAMMER_ENOUGH 160u
-#define HAMMER_NS     (10000 * MS)
+#define HAMMER_ENOUGH 32u /* when there is no time for all: emulated devices are slow */
+#define HAMMER_NS     (5000 * MS)
 #define FLUSH_NS    (500 * MS) /* at least so long for the barrier */
 #define LOOK_NS	    (10 * MS)  /* the device is asked this often whether it is there */
 /*
@@ -192,7 +192,7 @@ static struct ibv_qp *queue_pair(struct selftest *st, struct ibv_cq *cq)
 		.cap = {.max_send_wr = SELFTEST_SLOTS, .max_recv_wr = RECVS, .max_send_sge = 1,
 			.max_recv_sge = 1}};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = st->where.port,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+		.pkey_index = st->where.pkey_index, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 	struct ibv_qp *qp = ibv_create_qp(st->pd, &qi);
 
 	if (qp && ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -214,11 +214,13 @@ static int connect_to(struct selftest *st, struct ibv_qp *qp, const struct ibv_q
 		a.path_mtu++;
 	a.ah_attr.port_num = st->where.port;
 	a.ah_attr.dlid = st->port.lid;
+	a.ah_attr.sl = st->where.service_level;
 	if (st->port.link_layer == IBV_LINK_LAYER_ETHERNET || st->port.flags & IBV_QPF_GRH_REQUIRED) {
 		a.ah_attr.is_global = 1;
 		memcpy(&a.ah_attr.grh.dgid, st->where.gid, sizeof(st->where.gid));
 		a.ah_attr.grh.sgid_index = st->where.gid_index;
 		a.ah_attr.grh.hop_limit = 64;
+		a.ah_attr.grh.traffic_class = st->where.traffic_class;
 	}
 	err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 		IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

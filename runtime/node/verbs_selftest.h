@@ -98,6 +98,8 @@ struct selftest_where {
 	uint8_t port, gid_index;
 	uint8_t gid[16];
 	uint32_t mtu; /* path MTU in bytes */
+	uint16_t pkey_index;
+	uint8_t service_level, traffic_class;
 };
 
 /* Starts a test in a thread of its own; 0 or -errno. */

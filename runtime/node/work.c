@@ -115,14 +115,15 @@ static void has_run(struct work_queue *q, struct work *w, bool back)
 	struct works *s = q->s;
 	uint64_t one = 1;
 
+	pthread_mutex_lock(&s->lock);
 	if (back) {
-		pthread_mutex_lock(&s->lock);
 		list_add(&s->ended, w);
 		atomic_store(&s->any, true);
-		(void)!write(s->fd, &one, sizeof(one));
-		pthread_mutex_unlock(&s->lock);
 	}
 	atomic_fetch_sub(&q->left, 1);
+	if (back)
+		(void)!write(s->fd, &one, sizeof(one));
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void *queue_thread(void *arg)

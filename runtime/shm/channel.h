@@ -127,7 +127,8 @@ enum shm_msg_type {
 			      * SHM_MSG_EVENT; with struct shm_monitor: a step began here */
 	SHM_MSG_EVENT = 8,
 	SHM_MSG_RECORD = 9,  /* this node's record (struct shm_node_record) for publication */
-	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path */
+	SHM_MSG_STEP_END = 10, /* notifier: step ends; answer: failovers of this job so far, log path; the
+				* sentence is about rails of this node that found no partner */
 	SHM_MSG_WITNESS = 13, /* daemon: is that node down (struct shm_witness)? The notifier's answer: what
 			       * slurmctld says */
 	SHM_MSG_LOST = 14, /* daemon: the step has lost that node (struct shm_witness) */
@@ -296,6 +297,7 @@ struct shm_step_end {
 	uint32_t step, failovers, replayed_frames, pad;
 	uint64_t blackout_max_ns;
 	char log[256];
+	char left_out[160]; /* a device of this node that no job can use, and why; "": none */
 };
 
 /* --- events -------------------------------------------------------------------------------- */

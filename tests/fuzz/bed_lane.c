@@ -34,7 +34,7 @@ struct verbs_lane {
 };
 
 struct blob {
-	uint32_t id, epoch;
+	uint32_t id, epoch, rail;
 };
 
 static struct verbs_lane *lanes; /* of all daemons */
@@ -165,7 +165,7 @@ int verbs_poll(struct verbs *v, int budget)
 int verbs_lane_open(struct verbs *v, unsigned rail, uint32_t depth, void *owner, struct verbs_lane **lane,
 	uint8_t blob[CORE_BLOB])
 {
-	struct blob b = {.id = ++last_id, .epoch = v->epoch[rail]};
+	struct blob b = {.id = ++last_id, .epoch = v->epoch[rail], .rail = rail};
 	struct verbs_lane *l;
 
 	(void)depth;
@@ -197,6 +197,27 @@ int verbs_lane_depth(struct verbs_lane *l, uint32_t depth)
 	(void)l;
 	(void)depth;
 	return 0;
+}
+
+/* Each is on a network of its own; a peer may say anything. */
+uint8_t verbs_rail_meet(struct verbs *v, uint32_t taken, const uint8_t blob[CORE_BLOB])
+{
+	struct blob b;
+
+	(void)v;
+	memcpy(&b, blob, sizeof(b));
+	return b.rail < BED_RAILS && !(taken & 1u << b.rail) ? (uint8_t)b.rail : 0xff;
+}
+
+unsigned verbs_lane_peer_rail(const struct verbs_lane *l)
+{
+	return l->rail;
+}
+
+bool verbs_lane_doubted(const struct verbs_lane *l)
+{
+	(void)l;
+	return false;
 }
 
 unsigned verbs_lane_rail(const struct verbs_lane *l)
@@ -269,8 +290,9 @@ bool verbs_lane_wants_word(const struct verbs_lane *l)
 	return false;
 }
 
-void verbs_lane_word_wanted(struct verbs_lane *l)
+void verbs_lane_word_wanted(struct verbs_lane *l, bool wanted)
 {
+	(void)wanted;
 	(void)l;
 }
 

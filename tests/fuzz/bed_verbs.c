@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int verbs_open(struct verbs **v, const struct config *cfg, const struct verbs_ops *ops, char *why,
-	size_t why_len)
+int verbs_open(struct verbs **v, const struct config *cfg, unsigned peers, const struct verbs_ops *ops,
+	char *why, size_t why_len)
 {
 	(void)cfg;
+	(void)peers;
 	(void)why;
 	(void)why_len;
 	*v = calloc(1, sizeof(**v));
@@ -65,6 +66,25 @@ unsigned verbs_rails(const struct verbs *v)
 	return BED_RAILS;
 }
 
+void verbs_offer(struct verbs *v, unsigned rails)
+{
+	(void)v;
+	(void)rails;
+}
+
+unsigned verbs_left_out(const struct verbs *v)
+{
+	(void)v;
+	return 0;
+}
+
+const char *verbs_left_out_why(const struct verbs *v, unsigned i)
+{
+	(void)v;
+	(void)i;
+	return "";
+}
+
 bool verbs_rail_ok(const struct verbs *v, unsigned rail)
 {
 	return v->ok[rail];
@@ -103,13 +123,6 @@ const char *verbs_ledger_name(enum verbs_ledger ledger)
 {
 	(void)ledger;
 	return "rq_psn";
-}
-
-bool verbs_rail_lies(const struct verbs *v, unsigned rail)
-{
-	(void)v;
-	(void)rail;
-	return false;
 }
 
 int verbs_rail_datagrams(const struct verbs *v, unsigned rail)

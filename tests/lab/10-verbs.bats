@@ -17,7 +17,7 @@ setup_file() {
 }
 
 begin() { # CASE [ARG]: both sides, in the background
-	local limit=$((150 + ${FENCES:-0}))
+	local limit=$((300 + ${FENCES:-0}))
 	B=$BATS_TEST_TMPDIR/b A=$BATS_TEST_TMPDIR/a
 	lab run n1 -u lab -t $limit -- bash -c 'ulimit -l unlimited 2>/dev/null; exec env $1 /tmp/verbs_test rxe0 listen "${@:2}"' bash "${B_ENV:-A=B}" "$@" \
 		>"$B" 2>&1 3>&- &
@@ -118,7 +118,7 @@ said() { grep -q "$2" "$1"; }
 }
 
 @test "a device proves that rq_psn is true, again and again, and leaves nothing behind" {
-	begin selftest "${SELFTESTS:-10}"
+	begin selftest "${SELFTESTS:-4}"
 	end
 	grep -h 'ledger\|tests,' "$A" "$B" | sed 's/^/# /' >&3
 }

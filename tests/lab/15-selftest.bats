@@ -23,7 +23,7 @@ ledgers_are() { [[ $(ledgers "$1") == "$2" ]]; }
 @test "both devices of a node are proven while the job runs, and the log has nothing to say" {
 	traffic "n0 n1" --max 65536
 	for n in n0 n1; do
-		eventually 30 ledgers_are $n "rq_psn rq_psn"
+		eventually 150 ledgers_are $n "rq_psn rq_psn"
 		lab run $n -- rcshare status "$id" --json | jq -r '.rails[].ledger_why' | sed "s/^/# $n: /" >&3
 		# what is left is one queue pair a rail and peer
 		eventually 30 two_left $n

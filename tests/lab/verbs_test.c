@@ -979,7 +979,7 @@ static void case_selftest(uint32_t n)
 			t = now_ns() - t;
 			if (t > gap)
 				gap = t;
-			MUST(now_ns() - t0 < 20 * 1000000000ull);
+			MUST(now_ns() - t0 < 90 * 1000000000ull);
 		}
 		t = now_ns() - t0;
 		total += i ? t : 0;
@@ -1016,7 +1016,7 @@ static void case_word(uint32_t rounds)
 	uint64_t covered = 0, beyond = 0;
 	struct ibv_mr *mr;
 
-	UNTIL(told_ledger, 30);
+	UNTIL(told_ledger, 90);
 	MUST((told_what == VERBS_LEDGER_NONE) == !side_a);
 	MUST(mem != MAP_FAILED);
 	mr = ibv_reg_mr(v->rail[0].pd, mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -1104,7 +1104,7 @@ static void case_unplug(void)
 	MUST(verbs_rail_ledger(v, 0) == VERBS_LEDGER_UNKNOWN);
 	fact("down");
 	UNTIL(rail_up, 90);
-	UNTIL(verbs_rail_ledger(v, 0) != VERBS_LEDGER_UNKNOWN, 20);
+	UNTIL(verbs_rail_ledger(v, 0) != VERBS_LEDGER_UNKNOWN, 90);
 	MUST(verbs_rail_ledger(v, 0) == VERBS_LEDGER_RQ_PSN);
 	nothing_left(1);
 	fact("proven again");
@@ -1245,7 +1245,7 @@ int main(int argc, char **argv)
 	cfg.rail[0].gid_index = -1;
 	cfg.rc_timeout = 17; /* a guest of a busy host stands still longer than the default's seven tries last */
 	cfg.selftest = !strcmp(what, "selftest") || !strcmp(what, "unplug") || !strcmp(what, "word");
-	if (verbs_open(&v, &cfg, &ops, why, sizeof(why)))
+	if (verbs_open(&v, &cfg, 1, &ops, why, sizeof(why)))
 		fail("%s", why);
 	ring = verbs_buf_new(v, RING * WIRE_FRAME_MAX);
 	MUST(ring);

@@ -197,6 +197,7 @@ static void lane_up(struct rig *g, bool want)
 	static uint8_t small[VERBS_SENDS * VERBS_SMALL];
 
 	memset(&v, 0, sizeof(v));
+	v.rail[0].v = &v;
 	lane = (struct verbs_lane){.v = &v, .rail = &v.rail[0], .qp = &qp, .connected = true, .mtu = 4096,
 		.small = small, .mem[0].mr = &mr, .word_at = WORD_AT, .wants_word = want};
 	g->n.vb = &v;
