@@ -170,7 +170,6 @@ static void a_daemon_that_comes_back_is_another(void **state)
 	assert_int_equal(bed.link[1][0]->restarts, 0);
 }
 
-<<<<<<< HEAD
 /* The management network swallows everything, and says so only after seconds; a rail is well. */
 static void what_may_be_lost_avoids_a_mute_connection(void **state)
 {
@@ -193,11 +192,8 @@ static void what_may_be_lost_avoids_a_mute_connection(void **state)
 	assert_int_equal(l->open_len, 0);
 }
 
-static void a_node_with_other_rails_is_met_on_those_both_have(void **state)
-=======
 /* Lanes are the lower node's rails, all of them where the other has any: that one says which it meets. */
 static void lanes_are_the_rails_of_the_lower_node(void **state)
->>>>>>> 667c2ea (Rails of two nodes meet by their network, not by their number)
 {
 	struct link *l, *back;
 
@@ -480,12 +476,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(who_calls_is_connected),
 		TEST(a_daemon_that_comes_back_is_another),
-<<<<<<< HEAD
 		TEST(what_may_be_lost_avoids_a_mute_connection),
-		TEST(a_node_with_other_rails_is_met_on_those_both_have),
-=======
 		TEST(lanes_are_the_rails_of_the_lower_node),
->>>>>>> 667c2ea (Rails of two nodes meet by their network, not by their number)
 		TEST(a_late_answer_of_a_lost_node_connects_nobody),
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
 		TEST(a_node_that_has_stopped_stops_nobody_else),
