@@ -18,6 +18,7 @@
 
 #include "node/access.h"
 #include "node/mem.h"
+#include "node/park.h"
 #include "rcshare.h"
 
 #define BURST 32 /* records taken from one channel before the next one has its turn */
@@ -194,7 +195,7 @@ void chan_reap(struct node *n)
 	for (struct chan **p = &n->chans, *c; (c = *p);) {
 		struct gone *g, *tmp;
 
-		if (!c->closing || c->stalled) {
+		if (!c->closing || c->stalled || (c->parks && !n->stop)) {
 			p = &c->next;
 			continue;
 		}
@@ -222,6 +223,7 @@ void chan_reap(struct node *n)
 			close(c->memfd);
 		}
 		spill_free(c);
+		park_free(c);
 		free(c->held);
 		free(c);
 	}
@@ -244,7 +246,7 @@ static void rank_ring(struct chan *c)
 
 /* --- from ranks -------------------------------------------------------------------------------- */
 
-static int route(struct node *n, const struct wire_rec *r, const void *payload)
+static int route_now(struct node *n, const struct wire_rec *r, const void *payload)
 {
 	struct link *l;
 
@@ -258,6 +260,14 @@ static int route(struct node *n, const struct wire_rec *r, const void *payload)
 		return 0;
 	}
 	return l ? link_append(l, r, payload) : -EAGAIN;
+}
+
+/* A node that takes no more holds up what is for it, not what comes behind for others. */
+static int route(struct node *n, struct chan *c, const struct wire_rec *r, const void *payload)
+{
+	int err = park_find(c, r->dst_node) ? -EAGAIN : route_now(n, r, payload);
+
+	return err == -EAGAIN ? park_add(c, r, payload) : err;
 }
 
 static void peer_named(struct node *n, const struct wire_addr *a)
@@ -297,18 +307,18 @@ static int submit(struct node *n, struct chan *c, struct wire_rec *r, const uint
 	case WIRE_REC_FIN:
 		over = (struct announced_key){r->dst_node, r->dst_ep, r->dst_epoch, r->op};
 		key_message_over(n, c, &over);
-		return route(n, r, payload);
+		return route(n, c, r, payload);
 	case WIRE_REC_MSG:
 	case WIRE_REC_PUSH:
 	case WIRE_REC_CTS:
 	case WIRE_REC_CREDIT:
 	case WIRE_REC_CANCEL:
 	case WIRE_REC_RATOM:
-		return route(n, r, payload);
+		return route(n, c, r, payload);
 	case WIRE_REC_RTS:
 		memcpy(&rts, payload, sizeof(rts));
 		region_fill_rts(n, c, r, &rts);
-		return route(n, r, &rts);
+		return route(n, c, r, &rts);
 	case WIRE_REC_GET:
 		memcpy(&get, payload, sizeof(get));
 		rma_get_large(n, c, r, &get);
@@ -366,6 +376,8 @@ bool chan_poll(struct node *n, struct chan *c)
 	bool did;
 
 	c->stalled = false; /* first: a channel that is not polled any more must not wait for its turn */
+	if (c->parks && park_flush(n, c, route_now))
+		n->work = true;
 	if (c->kind != CHAN_RANK || c->broken || c->detached)
 		return false;
 	did = chan_take(n, c);

@@ -53,6 +53,7 @@ struct tcp_conn;
 struct rma;
 struct framed;
 struct flow;
+struct park;
 struct access;
 struct member;
 struct early;
@@ -166,6 +167,8 @@ struct chan {
 	uint32_t access_id, access_out; /* out: in rx, or answered next; 0: none */
 	struct gone *gone;
 	struct announced *announced;
+	struct park *parks; /* records for nodes that take no more now (park.h); bytes of them */
+	size_t parked;
 	struct rma *rmas; /* its requests under way: none is left when it is freed */
 	struct {
 		enum { LOAN_NONE, LOAN_OPEN, LOAN_VOID } state;

@@ -103,6 +103,8 @@ static void side_open(struct rig *g, unsigned i)
 	s->n.rails = 1;
 	s->n.vb = &s->v;
 	s->n.next_epoch = 10;
+	s->n.table = calloc(1, sizeof(*s->n.table) + 2 * sizeof(struct shm_node));
+	assert_non_null(s->n.table);
 	s->n.epfd = epoll_create1(EPOLL_CLOEXEC);
 	s->v.rails = 1;
 	s->v.rail[0].epoch = 1;
@@ -168,6 +170,7 @@ static int teardown(void **state)
 		}
 		free(s->n.regions);
 		free(s->l.backlog);
+		free(s->n.table);
 		evlog_close(&s->n.log);
 		close(s->n.epfd);
 	}
@@ -808,6 +811,59 @@ static void thousands_of_puts_all_end(void **state)
 	assert_null(g->s[0].l.rmas);
 }
 
+/* --- a node that takes no more ----------------------------------------------------------------------- */
+
+static bool send_msg(struct side *s, uint16_t node, uint64_t op, uint32_t len)
+{
+	static const uint8_t payload[4096];
+	struct wire_rec r = {.type = WIRE_REC_MSG, .op = op, .dst_node = node, .dst_ep = node ? 9 : 0,
+		.dst_epoch = 10, .len = len};
+	struct wire_rec *to = shm_ring_reserve(&s->tx, len);
+
+	if (!to)
+		return false;
+	*to = r;
+	memcpy(to + 1, payload, len);
+	shm_ring_commit(&s->tx, len);
+	shm_ring_publish(&s->tx);
+	return true;
+}
+
+/* What is for others goes on; what is for it arrives in order, and a rank has so much waiting and no more. */
+static void a_node_that_takes_no_more_holds_up_what_is_for_it_alone(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[0];
+	uint64_t op = 0, got = 0, in = s->c->msgs_in;
+	struct wire_rec r;
+
+	while (!s->c->parks) {
+		assert_true(send_msg(s, OWNER, ++op, 4096));
+		chan_poll(&s->n, s->c);
+	}
+	assert_true(send_msg(s, 0, 1, 8));
+	chan_poll(&s->n, s->c);
+	assert_int_equal(s->c->msgs_in, in + 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		op += send_msg(s, OWNER, op + 1, 4096);
+		chan_poll(&s->n, s->c);
+	}
+	assert_in_range(s->c->parked, 1, 1 << 20);
+	for (bool any = true; any;) {
+		any = false;
+		while (s->l.bl_head < s->l.bl_tail) {
+			memcpy(&r, s->l.backlog + s->l.bl_head, sizeof(r));
+			s->l.bl_head += WIRE_REC_SPACE(r.len);
+			assert_int_equal(r.op, ++got);
+			any = true;
+		}
+		any |= chan_poll(&s->n, s->c);
+	}
+	assert_int_equal(got, op);
+	assert_null(s->c->parks);
+	assert_int_equal(s->c->parked, 0);
+}
+
 /* --- kill -9 ---------------------------------------------------------------------------------------- */
 
 static void nothing_names_it(struct node *n, const struct chan *c)
@@ -1043,6 +1099,7 @@ int main(void)
 		TEST(a_small_put_waits_for_turns_not_for_all_that_others_want),
 		TEST(ranks_of_a_node_are_served_in_turn),
 		TEST(thousands_of_puts_all_end),
+		TEST(a_node_that_takes_no_more_holds_up_what_is_for_it_alone),
 		TEST(killed_with_requests_unread_in_the_ring),
 		TEST(killed_while_requests_wait_as_frames),
 		TEST(killed_while_a_key_is_asked_for),
