@@ -2,27 +2,35 @@
 /* Canceling: what is not under way ends at once; an announced message is asked back. */
 #include "client/lib.h"
 
-#define CHUNK 256u
-
-static bool cancelable(const struct cl_op *op)
+static uint64_t cancel_hash(const rcs_ep *ep, const void *context)
 {
-	return op->state != CL_FREE && !op->inject && !op->note && !op->canceling;
+	return cl_hash((uint64_t)(uintptr_t)ep, (uint64_t)(uintptr_t)context);
 }
 
-/* Rare enough to look at all requests. */
+void cl_cancel_add(struct cl_op *op)
+{
+	cl_index_add(&op->ep->ctx->cancel, &op->cancel, cancel_hash(op->ep, op->context));
+	op->cancelable = true;
+}
+
+void cl_cancel_forget(struct cl_op *op)
+{
+	if (op->cancelable)
+		cl_index_del(&op->ep->ctx->cancel, &op->cancel);
+	op->cancelable = false;
+}
+
 static struct cl_op *oldest(rcs_ep *ep, const void *context)
 {
-	struct cl_op *best = NULL;
+	struct cl_link *l = cl_index_first(&ep->ctx->cancel, cancel_hash(ep, context));
 
-	for (uint32_t i = 0; i < ep->ctx->chunks; i++)
-		for (uint32_t k = 0; k < CHUNK; k++) {
-			struct cl_op *op = &ep->ctx->chunk[i][k];
+	for (; l; l = cl_index_next(l)) {
+		struct cl_op *op = cl_link_of(l, struct cl_op, cancel);
 
-			if (op->ep == ep && op->context == context && cancelable(op) &&
-				(!best || op->seq < best->seq))
-				best = op;
-		}
-	return best;
+		if (op->ep == ep && op->context == context)
+			return op;
+	}
+	return NULL;
 }
 
 int rcs_cancel(rcs_ep *ep, void *context)
@@ -50,6 +58,7 @@ int rcs_cancel(rcs_ep *ep, void *context)
 		/* The rest completes as it would have, an announced message unless it matched. A put
 		 * or get is the daemon's, who may be writing into the memory. */
 		op->canceling = true;
+		cl_cancel_forget(op);
 		if (op->state == CL_RTS) {
 			r.op = cl_op_id(op);
 			cl_ctl_send(ep, op->peer, &r, NULL);

@@ -37,13 +37,7 @@ static void efd_ring(int fd)
 		;
 }
 
-/* Sends leave a quarter to receives, as in cl_op_new. */
-bool cl_cq_room(const rcs_cq *cq, bool send)
-{
-	return !cq || cq->count + cq->reserved < cq->depth - (send ? cq->depth / 4 : 0);
-}
-
-/* Makes room for one more than is in use now; the ring doubles up to depth. */
+/* Twice as many: there is a place for each request that is reserved, so no completion finds none. */
 static bool cq_grow(rcs_cq *cq)
 {
 	uint32_t cap = cq->cap * 2;
@@ -60,10 +54,18 @@ static bool cq_grow(rcs_cq *cq)
 	return true;
 }
 
+/* Sends leave a quarter to receives. */
+bool cl_cq_room(rcs_cq *cq, bool send)
+{
+	if (!cq)
+		return true;
+	if (cq->count + cq->reserved >= cq->depth - (send ? cq->depth / 4 : 0))
+		return false;
+	return cq->count + cq->reserved < cq->cap || cq_grow(cq);
+}
+
 void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c)
 {
-	if (cq->count == cq->cap && !cq_grow(cq))
-		abort(); /* a lost completion hangs the program without a trace: better to end here */
 	cq->ring[(cq->head + cq->count++) & (cq->cap - 1)] = *c;
 	if (cq->waiters || cq->armed)
 		efd_ring(cq->efd);

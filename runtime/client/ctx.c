@@ -231,6 +231,7 @@ static void ctx_free(rcs_ctx *ctx)
 	for (uint32_t i = 0; i < ctx->chunks; i++)
 		free(ctx->chunk[i]);
 	free(ctx->chunk);
+	cl_index_free(&ctx->cancel);
 	free(ctx->event_seq);
 	free(ctx->socket);
 	cl_pmix_close(&ctx->pmix);

@@ -310,6 +310,7 @@ static void ep_free(rcs_ep *ep)
 		ep->ctl = c->next;
 		free(c);
 	}
+	cl_match_free(ep);
 	DL_FOREACH_SAFE(ep->unexp, u, utmp)
 		free(u);
 	DL_FOREACH_SAFE(ep->claimed, u, utmp)

@@ -23,6 +23,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "client/index.h"
 #include "pmix/pmix.h"
 #include "rcshare.h"
 #include "shm/channel.h"
@@ -30,12 +31,12 @@
 #include "wire/record.h"
 
 #define CL_IOV_MAX	  8u
-#define CL_SENDS_MAX	  65536u	   /* sends of a context that are not complete, and receives */
+#define CL_SENDS_MAX	  65536u	   /* sends of a context that are not complete */
 #define CL_UNEXP_CAP	  (64ull << 20)	   /* bytes of unexpected messages before credit is held */
 #define CL_CREDIT_MIN	  256u		   /* what any endpoint grants from the start */
 #define CL_ANSWER	  64u		   /* bytes an answer takes in the receive ring */
 #define CL_PEER_ANSWERS	  3u		   /* two CREDIT and a GONE may come from a peer unasked */
-#define CL_CQ_DEPTH	  131072u
+#define CL_CQ_DEPTH	  UINT32_MAX
 #define CL_SLEEP_NS	  1000000000ull /* then the daemon is looked at */
 #define CL_STILL_NS	  2000000ull	/* no bell tells that a rank may act again */
 #define CL_RTS_CHARGE	  WIRE_REC_SPACE(sizeof(struct wire_rts))
@@ -104,7 +105,7 @@ enum cl_op_state {
 	CL_RMA,	      /* in peer->rma: submitted, RMA_DONE or RDONE is to come */
 	CL_FLUSH,     /* in flushes of the peer, or of the endpoint: waits for op->left others */
 	/* receives */
-	CL_POSTED,    /* in ep->posted */
+	CL_POSTED,    /* in ep->exact, or ep->posted with ignored bits */
 	CL_FETCH,     /* in ep->fetchq: matched an RTS, cannot start yet */
 	CL_GETTING,   /* in peer->fetching: GET_DONE is to come */
 	CL_PULLING,   /* in peer->fetching: CTS sent, PUSH is to come */
@@ -129,6 +130,7 @@ struct cl_op {
 	bool note;	 /* a put's notification: nobody hears how it ends */
 	bool inject;	 /* no completion, copy is the message */
 	bool canceling;
+	bool cancelable; /* in ctx->cancel */
 	bool no_get;	 /* receive: RDMA was tried or is not possible */
 	bool source_gone; /* receive: its message's buffer is no more */
 	bool has_data;
@@ -144,6 +146,7 @@ struct cl_op {
 	uint64_t remote;  /* the other side's op */
 	rcs_region *region;
 	struct cl_reg reg; /* library-made for this operation; region 0: none */
+	struct cl_link exact, cancel; /* match.c, cancel.c */
 	struct cl_op *pair; /* a put and its notification, while both are there; else NULL */
 	uint32_t left;	    /* flush: requests before it that have not ended */
 	union {
@@ -197,8 +200,10 @@ struct rcs_claim {
 	rcs_ep *ep;
 	rcs_peer *peer;
 	bool large, has_data;
+	bool claimed;	  /* in ep->claimed, else in ep->unexp */
 	bool source_gone; /* claimed; its buffer is no more */
 	uint64_t tag, data, len, remote, charge;
+	struct cl_link exact, tagged, announced; /* match.c */
 	struct wire_rts rts;
 	uint8_t payload[];
 };
@@ -232,7 +237,10 @@ struct rcs_ep {
 	struct cl_node *node; /* [nodes] */
 	uint32_t ended; /* of the table, when last looked at */
 	volatile uint64_t cookie; /* wire_rts; 0: what was announced is no more */
-	struct cl_op *posted, *fetchq;
+	struct cl_op *posted, *fetchq; /* posted: whose tag has ignored bits */
+	struct cl_index exact; /* posted: by source (NULL: any) and tag */
+	struct cl_index unexp_exact, unexp_tagged; /* of unexp, by source and tag, by tag */
+	struct cl_index announced; /* large ones of unexp and claimed, by source and its op */
 	struct cl_op *flushes; /* of all peers */
 	uint32_t rma_n, notes_n, injects_n; /* ... not left either */
 	rcs_claim *unexp, *claimed;
@@ -296,6 +304,7 @@ struct rcs_ctx {
 	struct cl_op **chunk;
 	uint32_t chunks, sends_n, recvs_n;
 	struct cl_op *free_ops;
+	struct cl_index cancel; /* by endpoint and context */
 	uint64_t op_seq;
 	/* events */
 	rcs_event_fn event_fn;
@@ -377,8 +386,12 @@ void cl_iov_put(const struct iovec *iov, uint32_t n, uint64_t off, const void *f
 void cl_iov_get(const struct iovec *iov, uint32_t n, uint64_t off, void *to, uint64_t len);
 int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
 
+/* --- cancel.c ---------------------------------------------------------------------------------- */
+void cl_cancel_add(struct cl_op *op);
+void cl_cancel_forget(struct cl_op *op);
+
 /* --- cq.c -------------------------------------------------------------------------------------- */
-bool cl_cq_room(const rcs_cq *cq, bool send);
+bool cl_cq_room(rcs_cq *cq, bool send); /* for one more; false also without memory for it */
 void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c);
 int cl_arm(rcs_ctx *ctx); /* 1: something to do after all */
 /* What waits for room or a link is tried once more, and the daemon rings when it has either. true: some went. */
@@ -433,6 +446,11 @@ void cl_record_commit(rcs_peer *p, const struct wire_rec *r);
 void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
 void cl_match_post(struct cl_op *op);
 void cl_match_unpost(struct cl_op *op);
+void cl_match_end(rcs_peer *p, int status); /* posted receives that are from it alone */
+void cl_unexp_add(rcs_claim *u);
+void cl_unexp_claim(rcs_claim *u); /* out of matching */
+rcs_claim *cl_unexp_announced(const rcs_peer *from, uint64_t remote);
+void cl_match_free(rcs_ep *ep);
 struct cl_op *cl_match_posted(rcs_ep *ep, const rcs_peer *from, uint64_t tag);
 rcs_claim *cl_match_unexp(rcs_ep *ep, const rcs_peer *from, uint64_t tag, uint64_t ignore);
 void cl_unexp_free(rcs_claim *u);

@@ -38,7 +38,7 @@ struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool 
 	struct cl_op *op;
 	uint32_t idx, gen, *n = send ? &ctx->sends_n : &ctx->recvs_n;
 
-	if (*n >= CL_SENDS_MAX)
+	if (send && *n >= CL_SENDS_MAX)
 		return NULL;
 	if (!ctx->free_ops && !ops_grow(ctx))
 		return NULL;
@@ -68,6 +68,7 @@ struct cl_op *cl_op_new(rcs_ep *ep, const struct rcs_msg *m, uint64_t len, bool 
 	op->region = m->region;
 	if (op->region)
 		op->region->uses++;
+	cl_cancel_add(op);
 	return op;
 }
 
@@ -75,6 +76,7 @@ void cl_op_free(struct cl_op *op)
 {
 	rcs_ctx *ctx = op->ep->ctx;
 
+	cl_cancel_forget(op);
 	if (op->reg.key.region)
 		cl_reg_drop(&op->ep->ch, &op->reg);
 	if (op->region)

@@ -198,12 +198,7 @@ void cl_peer_gone(rcs_peer *p, int status)
 		cl_op_unlink(op);
 		cl_op_end_recv(op, status);
 	}
-	DL_FOREACH_SAFE(ep->posted, op, tmp) {
-		if (op->peer != p)
-			continue;
-		cl_op_unlink(op);
-		cl_op_end_recv(op, status);
-	}
+	cl_match_end(p, status);
 	cl_rma_gone(p, status);
 	cl_credit_gone(p);
 	ep->kick = true;
@@ -212,7 +207,7 @@ void cl_peer_gone(rcs_peer *p, int status)
 void rcs_peer_remove(rcs_peer *peer)
 {
 	rcs_ep *ep = peer ? peer->ep : NULL;
-	struct cl_op *op, *tmp;
+	struct cl_op *op;
 
 	if (!peer || cl_enter(ep->ctx))
 		return;
@@ -224,12 +219,7 @@ void rcs_peer_remove(rcs_peer *peer)
 		cl_op_unlink(op);
 		cl_op_end_send(op, RCS_ERR_CANCELED);
 	}
-	DL_FOREACH_SAFE(ep->posted, op, tmp) {
-		if (op->peer != peer)
-			continue;
-		cl_op_unlink(op);
-		cl_op_end_recv(op, RCS_ERR_CANCELED);
-	}
+	cl_match_end(peer, RCS_ERR_CANCELED);
 	/* The other side may be reading these buffers: it is asked, the answer ends them. */
 	DL_FOREACH(peer->waiting, op) {
 		struct wire_rec r = {.type = WIRE_REC_CANCEL, .op = cl_op_id(op)};

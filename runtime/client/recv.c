@@ -25,13 +25,8 @@ static int post(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 	op->data = 0;
 	if (ep->rx_cq)
 		ep->rx_cq->reserved++;
-	if (!u) {
+	if (!u)
 		u = cl_match_unexp(ep, m->peer, m->tag, m->ignore);
-		if (u)
-			DL_DELETE(ep->unexp, u);
-	} else {
-		DL_DELETE(ep->claimed, u);
-	}
 	if (u) {
 		cl_recv_take(op, u);
 		if (ep->kick)
@@ -130,7 +125,7 @@ static void message(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r, const 
 		memcpy(&u->rts, payload, sizeof(u->rts));
 	else
 		memcpy(u->payload, payload, r->len);
-	DL_APPEND(ep->unexp, u);
+	cl_unexp_add(u);
 	ep->unexp_bytes += charge;
 	cl_credit_unexpected(from, charge);
 }
@@ -185,24 +180,11 @@ static void gone(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 		cl_peer_gone(from, status);
 }
 
-static rcs_claim *announced(rcs_claim *list, const rcs_peer *from, uint64_t remote)
-{
-	rcs_claim *u;
-
-	DL_FOREACH(list, u)
-		if (u->large && u->peer == from && u->remote == remote)
-			return u;
-	return NULL;
-}
-
 /* The sender's buffer is no more: what is not here yet does not come, and what is fetched now is not believed. */
 static void source_gone(rcs_ep *ep, rcs_peer *from, uint64_t remote)
 {
-	rcs_claim *u = announced(ep->claimed, from, remote);
 	struct cl_op *op, *tmp;
 
-	if (u)
-		u->source_gone = true;
 	DL_FOREACH_SAFE(ep->fetchq, op, tmp) {
 		if (op->peer != from || op->remote != remote)
 			continue;
@@ -224,17 +206,17 @@ static void source_gone(rcs_ep *ep, rcs_peer *from, uint64_t remote)
 static void cancel(rcs_ep *ep, rcs_peer *from, const struct wire_rec *r)
 {
 	bool closing = r->arg == 1;
-	rcs_claim *u = announced(ep->unexp, from, r->op);
+	rcs_claim *u = cl_unexp_announced(from, r->op);
 
-	if (u) {
-		DL_DELETE(ep->unexp, u);
+	if (u && u->claimed) {
+		u->source_gone |= closing;
+	} else if (u) {
 		cl_unexp_free(u);
 		if (!closing)
 			cl_large_fin(ep, from, r->op, RCS_ERR_CANCELED);
-		return;
-	}
-	if (closing)
+	} else if (closing) {
 		source_gone(ep, from, r->op);
+	}
 }
 
 void cl_recv_record(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload)

@@ -255,6 +255,7 @@ static bool notify(struct cl_op *put, const struct rcs_rma *r)
 	if (!note)
 		return false;
 	note->note = true;
+	cl_cancel_forget(note);
 	r->peer->notes_n++;
 	put->ep->notes_n++;
 	note->pair = put;

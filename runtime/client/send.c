@@ -281,6 +281,7 @@ static int send_locked(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 		return RCS_ERR_AGAIN;
 	if (inject) {
 		op->inject = true;
+		cl_cancel_forget(op);
 		op->copy = malloc(len ? len : 1);
 		if (!op->copy) {
 			cl_op_free(op);
