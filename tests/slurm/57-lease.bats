@@ -32,12 +32,12 @@ teardown() {
 	touch "$until"
 	id=$("$bed" run -- squeue -h -o %i)
 	[[ -z $id ]] || "$bed" run -- scancel $id || :
-	BED_WAIT=90 eventually nothing_left
+	BED_WAIT=240 eventually nothing_left # Slurm asks a node that was away seldom
 }
 
 # start NODES SPARES
 start() {
-	local opts=on
+	local opts=on,keep_step=1
 	[[ $2 == 0 ]] || opts+=,spares=$2
 	timeout 200 "$bed" run -- salloc --no-kill -N"$1" --ntasks-per-node=1 srun --no-kill -K0 --rcshare="$opts" \
 		--mpi=pmix "$(bed_app rcs_acts)" --until "$until" --out "$acts" >"$out" 2>&1 3>&- &
