@@ -68,6 +68,15 @@ void ctl_reply(struct chan *c, uint32_t type, int err, const char *sentence)
 	ctl_answer(c, &m, sizeof(m), NULL, 0);
 }
 
+static void ctl_reply_other_job(const struct node *n, struct chan *c, uint32_t type, const char *other)
+{
+	char why[SHM_SENTENCE];
+
+	snprintf(why, sizeof(why), "this runtime serves job %u.%u, not %.40s; unset RCSHARE_SOCKET that came from "
+		"another job", n->o.job, n->o.restart, other);
+	ctl_reply(c, type, -ESTALE, why);
+}
+
 static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a)
 {
 	struct shm_attached out = {.m = {.type = SHM_MSG_ATTACH, .abi = SHM_ABI}};
@@ -79,9 +88,8 @@ static void do_attach(struct node *n, struct chan *c, const struct shm_attach *a
 		return;
 	}
 	if (a->job != n->o.job || a->restart != n->o.restart) {
-		snprintf(why, sizeof(why), "this runtime serves job %u.%u, not %u.%u; unset RCSHARE_SOCKET "
-			"that came from another job", n->o.job, n->o.restart, a->job, a->restart);
-		ctl_reply(c, SHM_MSG_ATTACH, -ESTALE, why);
+		snprintf(why, sizeof(why), "%u.%u", a->job, a->restart);
+		ctl_reply_other_job(n, c, SHM_MSG_ATTACH, why);
 		return;
 	}
 	if (n->parted) {
@@ -345,6 +353,13 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
 			"releases; a container must bring the release the site runs");
 		return;
 	}
+	if (c->other_job) {
+		char other[16];
+
+		snprintf(other, sizeof(other), "%u", c->other_job);
+		ctl_reply_other_job(n, c, u.m.type, other);
+		return;
+	}
 	if ((size_t)got < want_len(u.m.type)) {
 		ctl_reply(c, u.m.type, -EBADMSG, "message is too short");
 		return;
@@ -421,23 +436,25 @@ static void conn_ready(struct node *n, struct watch *w, uint32_t events)
  * Who it is, as far as the kernel tells: the user, and by the cgroups that root has made the job. Processes of one
  * job are not told apart, nor are those of one user where no cgroups are.
  */
-static bool is_ours(struct node *n, const struct ucred *cred)
+static bool is_users(struct node *n, const struct ucred *cred)
 {
-	uint32_t job;
-
-	if (cred->uid == 0)
+	if (cred->uid == 0 || cred->uid == n->o.uid)
 		return true;
-	if (cred->uid != n->o.uid) {
-		node_log(n, CONFIG_LOG_WARN, "refused a process of user %u on the socket: the job is user %u's",
-			cred->uid, n->o.uid);
-		return false;
-	}
-	job = job_of_process(cred->pid);
-	if (!job || job == n->o.job)
-		return true;
-	node_log(n, CONFIG_LOG_WARN, "refused process %d on the socket: by its cgroup it belongs to job %u", (int)cred->pid,
-		job);
+	node_log(n, CONFIG_LOG_WARN, "refused a process of user %u on the socket: the job is user %u's", cred->uid,
+		n->o.uid);
 	return false;
+}
+
+/* Not root's; 0: of this job, as far as cgroups tell. It hears why when it asks for something. */
+static uint32_t other_job(struct node *n, const struct ucred *cred)
+{
+	uint32_t job = cred->uid ? job_of_process(cred->pid) : 0;
+
+	if (!job || job == n->o.job)
+		return 0;
+	node_log(n, CONFIG_LOG_WARN, "refused process %d on the socket: by its cgroup it belongs to job %u",
+		(int)cred->pid, job);
+	return job;
 }
 
 static bool admit(struct node *n, int fd, const struct ucred *cred)
@@ -449,6 +466,7 @@ static bool admit(struct node *n, int fd, const struct ucred *cred)
 	c->sock.fd = fd;
 	c->sock.ready = conn_ready;
 	c->uid = cred->uid;
+	c->other_job = other_job(n, cred);
 	c->bell.fd = c->rank_bell = c->memfd = -1;
 	if (node_watch(n, &c->sock, EPOLLIN)) {
 		free(c);
@@ -479,7 +497,7 @@ static void accept_ready(struct node *n, struct watch *w, uint32_t events)
 		}
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 		/* ranks, however many, leave room for root's notifiers and command */
-		if (!is_ours(n, &cred) || (count >= CONNS_MAX && cred.uid) || !admit(n, fd, &cred))
+		if (!is_users(n, &cred) || (count >= CONNS_MAX && cred.uid) || !admit(n, fd, &cred))
 			close(fd);
 		else
 			count++;

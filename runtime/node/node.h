@@ -140,6 +140,7 @@ struct chan {
 	struct watch bell; /* eventfd by which the rank wakes us */
 	enum chan_kind kind;
 	uid_t uid; /* of its process when it connected */
+	uint32_t other_job; /* that it belongs to: every request is refused; 0: to ours */
 	uint16_t slot;
 	uint32_t epoch;
 	uint32_t step, rank, pid;

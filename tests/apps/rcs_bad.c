@@ -26,6 +26,7 @@
 #include "app.h"
 #include "shm/channel.h"
 #include "shm/uverbs.h"
+#include "wire/frame.h"
 
 #define WAIT_MS 20000
 
@@ -553,7 +554,8 @@ static void shut_out(const char *name, int fd)
 
 static void hello(const char *host, const char *port, uint32_t job)
 {
-	struct hello good = {.magic = 0x4f484352u, .version = 1, .kind = 1, .job = job, .node = 1}, h;
+	struct hello good = {.magic = 0x4f484352u, .version = WIRE_FRAME_VERSION, .kind = 1, .job = job, .node = 1,
+		.incarnation = 1}, h;
 	int fd;
 
 	noise(good.nonce, sizeof(good.nonce));

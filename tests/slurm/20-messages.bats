@@ -99,7 +99,7 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 	"$bed" run -- scancel "$job"
 	echo "$output"
 	[ "$status" -ne 0 ]
-	[[ $output == *"b1: step refused"*"on b1, and does not know all of b[0-2]: run the first step on all"* ]]
+	[[ $output == *"b1: step refused"*"for the nodes b1, and cannot serve a step on b[0-2]: run the first step that uses rcshare on all nodes"* ]]
 }
 
 @test "where rcshare is the site's default, a first step on some nodes spoils no later one" {

@@ -493,7 +493,7 @@ by_hand() {
 		"$apps/rcs_alltoall" --iters 20
 	# the job must last until then
 	local told=1
-	eventually said b0 'refused a connection from .*10.77.0.12: it did not prove itself in time' || told=0
+	eventually said b0 'refused a connection from .*10.77.0.12: it has not proven the job.s token in time' || told=0
 	touch "$BED_DIR/home/go"
 	wait $holder $silent
 	echo "$output"

@@ -83,7 +83,7 @@ connected() {
 
 @test "a firewall before the control ports: the user reads which nodes, which port, which direction" {
 	firewall b0 b1
-	traffic -N2 -w b0,b1
+	traffic --rcshare=on -N2 -w b0,b1
 	BED_WAIT=30 eventually grep -qE 'rcshare: no TCP connection from b0 to b1 \(10\.77\.0\.11 port 2[4-8][0-9]{3}\): nothing answers' "$out"
 	BED_WAIT=30 eventually grep -qE 'rcshare: no TCP connection from b1 to b0 \(10\.77\.0\.10 port 2[4-8][0-9]{3}\): nothing answers' "$out"
 	grep -q 'firewall' "$out"
