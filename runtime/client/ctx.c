@@ -247,6 +247,8 @@ int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *
 
 	if (!ctx)
 		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: nowhere to put the context");
+	if (opts && !opts->size)
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: size is 0; set it to sizeof(struct rcs_init_opts)");
 	if (opts)
 		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
 	if (o.flags & ~(RCS_INIT_EAGER | RCS_INIT_HELPER | RCS_INIT_NO_PMIX))

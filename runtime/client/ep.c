@@ -93,6 +93,8 @@ int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep, struc
 
 	if (!ctx || !ep)
 		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: no context, or nowhere to put it");
+	if (opts && !opts->size)
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: size is 0; set it to sizeof(struct rcs_ep_opts)");
 	if (opts)
 		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
 	if ((o.tx_cq && o.tx_cq->ctx != ctx) || (o.rx_cq && o.rx_cq->ctx != ctx) ||

@@ -251,7 +251,7 @@ static int send_locked(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 	uint64_t len;
 	int rc;
 
-	if (!m->peer)
+	if (!m->peer || m->flags & ~(RCS_SEND_DELIVERED | RCS_SEND_DATA | RCS_QUIET))
 		return RCS_ERR_INVALID;
 	rc = cl_msg_check(ep, m, &len);
 	if (rc)
@@ -335,7 +335,10 @@ int rcs_inject(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t t
 {
 	struct iovec iov = {(void *)(uintptr_t)buf, len};
 	struct rcs_msg m = {.iov = &iov, .iov_n = 1, .tag = tag, .data = data, .peer = to,
-		.flags = flags & RCS_SEND_DATA};
+		.flags = flags};
+
+	if (flags & ~RCS_SEND_DATA)
+		return RCS_ERR_INVALID;
 
 	return send_any(ep, &m, true);
 }

@@ -86,7 +86,7 @@ typedef struct rcs_region rcs_region;
 #define RCS_ADDR_SIZE 64
 
 struct rcs_addr {
-	_Alignas(8) uint8_t bytes[RCS_ADDR_SIZE];
+	uint8_t bytes[RCS_ADDR_SIZE] __attribute__((aligned(8)));
 };
 
 /* --- context ------------------------------------------------------------------------------- */
@@ -157,7 +157,7 @@ struct rcs_completion {
 	uint32_t source_rank; /* RECV: rank of the sender in its step */
 };
 
-/* depth: 0 for the default. A full queue makes requests return RCS_ERR_AGAIN, it never drops. */
+/* depth: 0 for no bound but memory. A full queue makes requests return RCS_ERR_AGAIN, it never drops. */
 RCS_API int rcs_cq_open(rcs_ctx *ctx, uint32_t depth, rcs_cq **cq, struct rcs_error *err);
 RCS_API void rcs_cq_close(rcs_cq *cq);
 /* Progresses the context and takes up to n completions: how many, 0 for none, or an error. */
@@ -292,7 +292,7 @@ RCS_API int rcs_region_close(rcs_region *region); /* RCS_ERR_BUSY while requests
  */
 #define RCS_KEY_SIZE 48
 struct rcs_key {
-	_Alignas(8) uint8_t bytes[RCS_KEY_SIZE];
+	uint8_t bytes[RCS_KEY_SIZE] __attribute__((aligned(8)));
 };
 RCS_API int rcs_region_key(rcs_region *region, rcs_ep *ep, struct rcs_key *key,
 	struct rcs_error *err);

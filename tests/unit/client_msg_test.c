@@ -639,6 +639,28 @@ static void what_was_lent_to_a_lost_peer_is_for_others(void **state)
 	pair_close();
 }
 
+static void what_is_not_known_is_refused(void **state)
+{
+	struct rcs_init_opts o = {.flags = RCS_INIT_NO_PMIX, .nranks = 1};
+	struct rcs_ep_opts e = {.size = 0};
+	struct rcs_msg m = {.flags = 0x80};
+	struct rcs_error err;
+	rcs_ctx *ctx;
+	rcs_ep *ep;
+	char x = 'x';
+
+	(void)state;
+	pair_open(0, 0);
+	m.peer = a.peer;
+	assert_int_equal(rcs_send(a.ep, &m), RCS_ERR_INVALID);
+	assert_int_equal(rcs_inject(a.ep, &x, 1, a.peer, 1, 0, 0x80), RCS_ERR_INVALID);
+	assert_int_equal(rcs_ep_open(a.ctx, &e, &ep, &err), RCS_ERR_INVALID);
+	assert_non_null(strstr(err.sentence, "size"));
+	assert_int_equal(rcs_init(&o, &ctx, &err), RCS_ERR_INVALID);
+	assert_non_null(strstr(err.sentence, "size"));
+	pair_close();
+}
+
 static void wait_and_arm(void **state)
 {
 	struct rcs_completion c;
@@ -689,6 +711,7 @@ int main(void)
 		cmocka_unit_test(endpoints_of_a_replaced_daemon_are_gone),
 		cmocka_unit_test(what_was_lent_to_a_lost_peer_is_for_others),
 		cmocka_unit_test(wait_and_arm),
+		cmocka_unit_test(what_is_not_known_is_refused),
 		cmocka_unit_test(sends_leave_room),
 		cmocka_unit_test(flood),
 	};
