@@ -60,8 +60,9 @@ void cl_ctl_send(rcs_ep *ep, rcs_peer *peer, struct wire_rec *r, const void *pay
 		r->dst_node = (uint16_t)peer->key.node;
 		r->dst_ep = (uint16_t)peer->key.ep;
 		r->dst_epoch = peer->key.epoch;
-		/* a credit counts as told: only in records that reach the peer's library */
-		if (r->type != WIRE_REC_GET)
+		/* a credit counts as told: only in records that reach the peer's library, which a question whether
+		 * it is there does not */
+		if (r->type != WIRE_REC_GET && (r->type != WIRE_REC_CANCEL || r->op))
 			r->credit = cl_credit_now(peer);
 	}
 	if (!ep->ctl && ctl_write(ep, r, payload))

@@ -37,6 +37,23 @@ static void what_is_promised_fits_the_ring(void **state)
 	pair_close();
 }
 
+/* The daemon alone takes a question whether an endpoint is there: credit that went along would be lost. */
+static void to_ask_whether_a_source_is_there_costs_no_credit(void **state)
+{
+	uint8_t out[1000] = {0}, in[1000];
+
+	(void)state;
+	pair_open(1, 0);
+	for (int i = 0; i < 400; i++) {
+		fake_ended(0);
+		assert_int_equal(rcs_trecv(b.ep, in, sizeof(in), b.peer, 1, 0, in), 0);
+		assert_int_equal(rcs_tsend(a.ep, out, sizeof(out), a.peer, 1, out), 0);
+		expect(&b, RCS_OP_RECV, RCS_OK, in);
+		expect(&a, RCS_OP_SEND, RCS_OK, out);
+	}
+	pair_close();
+}
+
 /* While a message is being pushed too: its pieces go on, other messages of its source wait. */
 static void unexpected_messages_are_bounded(void **state)
 {
@@ -245,6 +262,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_promised_fits_the_ring),
+		cmocka_unit_test(to_ask_whether_a_source_is_there_costs_no_credit),
 		cmocka_unit_test(unexpected_messages_are_bounded),
 		cmocka_unit_test(an_armed_queue_fires_when_there_is_room),
 		cmocka_unit_test(a_blocked_send_goes_when_the_link_is_free),
