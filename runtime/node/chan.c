@@ -113,7 +113,7 @@ int chan_make(struct node *n, struct chan *c, const struct shm_attach *a, char *
 	s->rx_size = rx_size;
 	s->rx_credit = credit;
 	s->rx_answers = answers;
-	s->credit0 = credit0;
+	s->credit0 = c->credit0 = credit0;
 	s->eager_max = (uint32_t)n->cfg.eager_max;
 	atomic_store(&s->until_ns, member_until(n, a->step));
 	s->zcopy_min = n->rails ? (uint32_t)n->cfg.zcopy_min : UINT32_MAX;

@@ -147,6 +147,7 @@ struct chan {
 	int peer_pid; /* the same process, as this daemon's pid namespace numbers it */
 	int memfd, rank_bell;
 	size_t size;
+	uint32_t credit0; /* as in shm, which the rank may write */
 	struct shm_channel *shm;
 	struct shm_ring tx, rx; /* we consume tx and produce rx */
 	bool closing;	 /* socket ended; what was submitted is still taken */

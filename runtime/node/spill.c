@@ -12,7 +12,7 @@
 
 static uint64_t spill_max(const struct node *n, const struct chan *c)
 {
-	return (uint64_t)NODE_CHANS_MAX * n->o.nodes * c->shm->credit0 + c->size;
+	return (uint64_t)NODE_CHANS_MAX * n->o.nodes * c->credit0 + c->size;
 }
 
 bool spill_is_empty(const struct chan *c)

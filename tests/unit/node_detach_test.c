@@ -203,6 +203,21 @@ static void what_finds_no_room_waits(void **state)
 	assert_true(spill_is_empty(r[0].c));
 }
 
+/* Whatever its rank writes into the page that they share. */
+static void what_waits_is_bounded(void **state)
+{
+	uint64_t most = (uint64_t)NODE_CHANS_MAX * n.o.nodes * r[0].c->credit0 + r[0].c->size;
+
+	(void)state;
+	r[0].c->shm->credit0 = UINT32_MAX;
+	for (uint64_t sent = 0; sent < most + r[0].c->size && !r[0].c->broken; sent += 4000) {
+		submit(&r[1], &r[0], WIRE_REC_MSG, 4000, 1);
+		chan_poll(&n, r[1].c);
+	}
+	assert_true(r[0].c->broken);
+	assert_false(r[1].c->broken);
+}
+
 /* A rank that found its submission ring full, and sleeps. */
 static void a_rank_hears_of_room(void **state)
 {
@@ -226,6 +241,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_sockets_end_is_the_channels, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_sockets_end_awaits_what_is_at_its_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_finds_no_room_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_waits_is_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_rank_hears_of_room, setup, teardown),
 	};
 
