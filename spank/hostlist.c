@@ -19,6 +19,15 @@ struct expansion {
 	struct plug_error *err;
 };
 
+/* Root's files have names in lines and lists: blanks, '=' and '/' separate there, and the user gives the names. */
+static bool is_plain(const char *name, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f || name[i] == '=' || name[i] == '/')
+			return false;
+	return true;
+}
+
 static int add_name(struct expansion *x, const char *name, size_t len)
 {
 	size_t need = x->len + len + 2, size = x->size ? x->size : 256;
@@ -26,6 +35,10 @@ static int add_name(struct expansion *x, const char *name, size_t len)
 
 	if (len == 0)
 		return plug_error_set(x->err, -EINVAL, "empty name in the node list");
+	if (!is_plain(name, len))
+		return plug_error_set(x->err, -EINVAL,
+			"the job's node list has a character that is in no node's name: leave SLURM_JOB_NODELIST as "
+			"Slurm sets it");
 	if (x->names == NODES_MAX || need > PLUG_HOSTLIST_EXPANDED_MAX)
 		return plug_error_set(x->err, -E2BIG,
 			"the job's node list has more than %d nodes, or than %d bytes of names", NODES_MAX,

@@ -70,6 +70,23 @@ static void refuses(void **state)
 }
 
 /* Names as long as Slurm has them, and more of them than fit one word of a command line. */
+/* The list is of the job's environment, and root writes it into files whose separators these are. */
+static void a_name_holds_no_separator(void **state)
+{
+	static const char *const bad[] = {"b0,x\n/tmp/x", "b[0-1]\n/tmp/x", "b0 b1", "b0,b1\tx", "b0,x\r", "b0\177",
+		"b0=10.0.0.1", "b0/4"};
+	struct plug_error e;
+	char *out = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(plug_hostlist_expand(bad[i], &out, &e), -EINVAL);
+		assert_null(out);
+		assert_string_equal(e.text, "the job's node list has a character that is in no node's name: leave "
+			"SLURM_JOB_NODELIST as Slurm sets it");
+	}
+}
+
 static void takes_what_slurm_has(void **state)
 {
 	char name[256], list[300], *out, *last;
@@ -125,6 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(expands),
 		cmocka_unit_test(refuses),
+		cmocka_unit_test(a_name_holds_no_separator),
 		cmocka_unit_test(takes_what_slurm_has),
 		cmocka_unit_test(finds),
 		cmocka_unit_test(covers),
