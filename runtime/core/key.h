@@ -4,7 +4,8 @@
  *
  * The owner of this object (the daemon's runtime/node/key.c, or the simulator) carries the records between
  * the two, in order, and posts what names the key. Users hold (owner, region, generation); the rkeys come
- * with KEY. A region's generation is never given out again, so a key that was revoked stays so:
+ * with KEY. A region's generation is never given out again, not by the next daemon of its node either (they begin
+ * where its incarnation says), so a key that was revoked stays so:
  *
  *	importer   NEW ----- KEY_ASK ----> ASKED -- KEY --> GOOD, or BAD: asked anew by the next request
  *	                                     |               |  core_import_check: asked again

@@ -145,6 +145,7 @@ static struct region *region_more(struct node *n)
 	if (r) {
 		n->regions[n->regions_n++] = r;
 		r->id = n->regions_n;
+		r->gen = n->incarnation; /* a key of a former daemon must not be good for this one's */
 	}
 	return r;
 }

@@ -342,7 +342,8 @@ bool serve_send(struct link *l, struct rma *r, uint64_t off, uint32_t len)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return false;
-	*f = (struct framed){.id = ++l->framed_id, .r = r, .off = off, .len = len, .next = l->framed};
+	/* what is asked of a former daemon of this node is answered to this one */
+	*f = (struct framed){.id = l->n->incarnation + ++l->framed_id, .r = r, .off = off, .len = len, .next = l->framed};
 	if (r->get) {
 		rec = record(l, f, WIRE_REC_RGET, off);
 		rec.arg = len;

@@ -555,6 +555,35 @@ static void a_get_of_it_from_another_node(void **state)
 	assert_int_equal(buf[5999], 0x55);
 }
 
+/* The peer's rank was slow, and this daemon was started anew meanwhile: the former one's requests are answered. */
+static void answers_to_a_former_daemon_end_nothing(void **state)
+{
+	static uint8_t buf[64];
+	struct rig *g = *state;
+	struct wire_rec rec, former;
+
+	for (unsigned i = 1; i <= 2; i++) {
+		g->n.incarnation = i * 1000;
+		g->l.framed_id = 0;
+		request(g, 1, WIRE_RMA_GET, sizeof(buf), buf);
+		chan_poll(&g->n, &g->r[0].c);
+		rma_pump(&g->l);
+		assert_true(sent(g, &rec, NULL));
+		if (i == 2) {
+			arrive(g, former, "");
+			rma_pump(&g->l);
+			turns(g);
+			assert_int_equal(g->r[0].done_n, 1);
+		}
+		former = (struct wire_rec){.type = WIRE_REC_RDONE, .op = rec.op, .dst_ep = NODE_EP_DAEMON,
+			.arg = (uint64_t)(int64_t)RCS_ERR_NODE_LOST};
+		arrive(g, former, "");
+		rma_pump(&g->l);
+		turns(g);
+		assert_int_equal(g->r[0].done_n, i);
+	}
+}
+
 /* What waits at the target for a rank that does not progress is bounded: by the origin. */
 static void no_more_than_a_window_is_under_way(void **state)
 {
@@ -593,6 +622,7 @@ int main(void)
 		TEST(within_a_node_the_owner_goes),
 		TEST(a_put_of_it_to_another_node),
 		TEST(a_get_of_it_from_another_node),
+		TEST(answers_to_a_former_daemon_end_nothing),
 		TEST(no_more_than_a_window_is_under_way),
 	};
 

@@ -627,6 +627,22 @@ static void keys_of_a_former_daemon_are_gone(void **state)
 	assert_null(g->s[0].n.imports);
 }
 
+/* Both began with their first region; a rank that has not yet heard of it still has the former one's key. */
+static void a_key_of_a_former_daemon_names_nothing_of_the_next(void **state)
+{
+	const struct rig *g = *state;
+	struct node next = {.incarnation = 77};
+	struct chan c = {.slot = 0};
+	struct wire_key former = g->s[OWNER].key, k;
+
+	assert_int_equal(region_new(&next, &c, BASE, REGION_LEN, &k), 0);
+	assert_int_equal(k.region, former.region);
+	assert_null(region_find(&next, &c, former));
+	assert_non_null(region_find(&next, &c, k));
+	free(next.regions[0]);
+	free(next.regions);
+}
+
 /* No device may write there (a file mapped shared, on a kernel that pins no such pages for writing). */
 static void memory_that_may_not_be_written_is_put_to_by_the_cpu(void **state)
 {
@@ -1094,6 +1110,7 @@ int main(void)
 		TEST(a_piece_is_no_longer_than_a_device_takes),
 		TEST(a_new_daemon_is_no_importer),
 		TEST(keys_of_a_former_daemon_are_gone),
+		TEST(a_key_of_a_former_daemon_names_nothing_of_the_next),
 		TEST(what_was_registered_with_a_replaced_device_is_not_used),
 		TEST(ids_of_closed_regions_are_used_again_with_another_generation),
 		TEST(a_small_put_waits_for_turns_not_for_all_that_others_want),
