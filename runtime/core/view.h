@@ -197,7 +197,10 @@ void core_view_trust(struct core_view *v, uint16_t node, uint64_t now);
 void core_view_witness(struct core_view *v, uint16_t down, uint64_t now);
 void core_view_hold(struct core_view *v, uint64_t now); /* the witness was heard: nobody is stopped yet */
 void core_view_ended(struct core_view *v, uint64_t now); /* this node's part of the step is over */
-/* A message whose sender proved to be of this step: src, or via for a relayed one. */
+/*
+ * A message whose sender proved to be of this step: src, or via for a relayed one. now is read after the message
+ * was: a takeover's wait and a lease's lag are counted from it.
+ */
 void core_view_rx(struct core_view *v, const struct core_view_msg *m, uint64_t now);
 
 /* The next action. Call until NONE after any event and at core_view_deadline(). */

@@ -9,8 +9,9 @@
  *   1. A beat that began after 0 is not granted: a majority has accepted, and any majority for the beat
  *	has one of them (view_vote, view_quorum). So the beat of the lost node's last grant began before 0.
  *   2. `fresh` is the node's own stamp less the lag that those above it in the tree have measured, each
- *	on its own clock, so it is late by at most d * lag. Hops, relays and messages that come late
- *	lengthen the lag and change nothing else; with a lag of lease_ns there is no lease.
+ *	on its own clock that it reads after the message, so it is late by at most d * lag. Hops, relays and
+ *	messages that come late lengthen the lag and change nothing else; with a lag of lease_ns there is no
+ *	lease.
  *	fresh < d * lease_ns.
  *   3. The lease ends at fresh + lease_ns on the node's clock: before lease_ns * (1 + 2 d) in true time.
  *   4. The end is published as a point in time, once: neither the turns of the daemon's loop nor one that
@@ -18,8 +19,8 @@
  *	over within act_ns: its last look is so much before its last act. (A rank that the kernel keeps
  *	from running right there touches its own process's memory; what it asks of others is refused by
  *	whoever has the decision, and who has not does not act by 1.)
- *   5. A spare has the decision after 0 and waits `takeover` on its clock, which is at least
- *	takeover * (1 - d).
+ *   5. A spare has the decision after 0, reads its clock after that and waits `takeover` on it, which is at
+ *	least takeover * (1 - d).
  *
  * takeover * (1 - d) >= lease_ns * (1 + 2 d) + act_ns, and that is what it is.
  */

@@ -418,6 +418,8 @@ void member_receive(struct node *n, const struct wire_rec *r, const void *payloa
 	if (!m || r->len != sizeof(msg))
 		return;
 	memcpy(&msg, payload, sizeof(msg));
+	/* The daemon may have stood still since this turn began: what is counted from the message begins no sooner. */
+	n->now = node_clock();
 	core_view_rx(m->view, &msg, n->now);
 	m->deadline = n->now;
 	n->work = true;

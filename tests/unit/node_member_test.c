@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,9 +23,20 @@ static struct bed {
 	struct chan monitor;
 	int far; /* the notifier's end */
 	uint32_t state; /* of node b in the table when the event of PARTITIONED was sent */
+	uint32_t spares;
+	uint64_t clock; /* 0: the turn has just looked at it */
 } bed;
 
-/* The daemon's: stands before the C library's. */
+/* The daemon's: these stand before the C library's. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	uint64_t ns = bed.clock ? bed.clock : bed.n.now;
+
+	(void)id;
+	*t = (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+	return 0;
+}
+
 ssize_t send(int fd, const void *msg, size_t len, int flags)
 {
 	const struct shm_event_msg *m = msg;
@@ -88,6 +100,7 @@ static struct member *begin(uint32_t self, const char *nodes)
 		}
 	memset(room, 0, sizeof(room));
 	m->step = 7;
+	m->spares = bed.spares;
 	m->len = (uint32_t)snprintf(m->nodes, 64, "%s", nodes) + 1;
 	member_begin(&bed.n, &bed.monitor, m);
 	for (uint32_t i = 0; i < 3; i++)
@@ -204,6 +217,28 @@ static void who_reads_of_its_own_removal_stops(void **state)
 	assert_false(told(SHM_EV_NODE_LOST));
 }
 
+/* The daemon stood still between its turn's look at the clock and the message: that is no part of the wait. */
+static void a_spare_waits_from_when_it_reads_the_news(void **state)
+{
+	struct core_view_msg v = {.type = CORE_VIEW_LOG, .src = 0, .dst = 2, .via = CORE_VIEW_NONE, .view = 1,
+		.known = 1, .n = 1, .set = {1 | CORE_VIEW_END}};
+	struct wire_rec r = {.type = WIRE_REC_VIEW, .data = 7, .len = sizeof(v)};
+	struct member *m;
+
+	(void)state;
+	bed.spares = 1;
+	m = begin(2, "a/1,b/1,c/1");
+	bed.clock = bed.n.now + 5000 * MS;
+	member_receive(&bed.n, &r, &v);
+	bed.n.now = bed.clock + 1000 * MS; /* a lease that was renewed just before it is good still */
+	member_turn(&bed.n);
+	assert_true(m->index[1].gone);
+	bed.n.now = bed.clock + 2000 * MS;
+	member_turn(&bed.n);
+	assert_false(m->index[1].gone);
+	assert_int_equal(m->index[1].node, 2);
+}
+
 static void the_ranks_hear_of_the_partition_before_all_others_are_down(void **state)
 {
 	(void)state;
@@ -229,6 +264,7 @@ int main(void)
 		TEST(the_lower_of_two_loses_it_again_and_says_so),
 		TEST(the_higher_of_two_does_not_stop_for_it),
 		TEST(who_reads_of_its_own_removal_stops),
+		TEST(a_spare_waits_from_when_it_reads_the_news),
 		TEST(the_ranks_hear_of_the_partition_before_all_others_are_down),
 	};
 
