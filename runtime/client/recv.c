@@ -46,7 +46,7 @@ static int recv_any(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 {
 	int rc;
 
-	if (!ep || !m)
+	if (!ep || !m || m->flags & ~RCS_QUIET)
 		return RCS_ERR_INVALID;
 	rc = cl_enter(ep->ctx);
 	if (rc)

@@ -11,7 +11,7 @@
  * Errors. A function returns 0 (or a count) or a negative enum rcs_status; the sentence for a human,
  * which says what failed and what to do, is in the struct rcs_error the caller passed (may be NULL).
  * Outputs are set only on success. RCS_ERR_AGAIN means: nothing happened, progress the context
- * (rcs_cq_read does) and call again.
+ * (rcs_cq_read does) and call again. A flag that a call does not know is RCS_ERR_INVALID.
  *
  * Threads. Every function may be called from any thread; calls on one context exclude each other,
  * different contexts are independent. rcs_cq_wait blocks without holding the context.
@@ -239,7 +239,7 @@ RCS_API int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info);
 struct rcs_msg {
 	const struct iovec *iov;
 	uint32_t iov_n; /* up to limits.iov_max */
-	uint32_t flags; /* RCS_SEND_* RCS_QUIET */
+	uint32_t flags; /* RCS_QUIET, send: RCS_SEND_* */
 	uint64_t tag;
 	uint64_t data;
 	uint64_t ignore;    /* receive: bits of the tag that need not match */
@@ -257,7 +257,7 @@ RCS_API int rcs_tsend(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uin
 	void *context);
 RCS_API int rcs_trecv(rcs_ep *ep, void *buf, size_t len, rcs_peer *from, uint64_t tag,
 	uint64_t ignore, void *context);
-/* At most inject_max bytes; the buffer is free at return; no completion, counters count. */
+/* At most inject_max bytes; the buffer is free at return; no completion, counters count. flags: RCS_SEND_DATA. */
 RCS_API int rcs_inject(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t tag,
 	uint64_t data, uint32_t flags);
 
