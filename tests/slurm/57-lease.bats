@@ -27,12 +27,14 @@ setup() {
 teardown() {
 	# first, or Slurm cannot end the job there
 	[[ -z ${cut:-} ]] || "$bed" restore "$cut"
+	# its slurmd registers at once: else slurmctld asks a node that was away only now and then
+	[[ -z ${cut:-} ]] || "$bed" restart-slurmd "$cut"
 	[[ -z ${parted:-} ]] || on_node "$parted" nft delete table inet part
 	[[ -z ${stood:-} ]] || on_node "$stood" pkill -CONT -x rcshared || :
 	touch "$until"
 	id=$("$bed" run -- squeue -h -o %i)
 	[[ -z $id ]] || "$bed" run -- scancel $id || :
-	BED_WAIT=240 eventually nothing_left # Slurm asks a node that was away seldom
+	eventually nothing_left
 }
 
 # start NODES SPARES
