@@ -475,7 +475,7 @@ by_hand() {
 	for w in 'another version of rcshare; all nodes of a job need the same release' \
 		'it belongs to another job' 'its node index is not one of this job' \
 		"it does not know the job's token" "it does not speak rcshare's protocol"; do
-		eventually said b0 "refused a connection from (::ffff:)?10.77.0.12: $w"
+		eventually said b0 "refused a connection from (::ffff:)?10.77.0.12 port [0-9]+: $w"
 	done
 	traffic_is_whole
 }
@@ -493,7 +493,7 @@ by_hand() {
 		"$apps/rcs_alltoall" --iters 20
 	# the job must last until then
 	local told=1
-	eventually said b0 'refused a connection from .*10.77.0.12: it has not proven the job.s token in time' || told=0
+	eventually said b0 'refused a connection from .*10.77.0.12 port [0-9]+: too many connections have not proven themselves' || told=0
 	touch "$BED_DIR/home/go"
 	wait $holder $silent
 	echo "$output"
