@@ -47,7 +47,7 @@ pairs_are() { [[ $(pairs "$1" "$2") == "$3" ]]; }
 	eventually 60 both
 	# the log of the node whose rail it is has its own number
 	lab run n1 -- sh -c "cat /var/log/rcshare/$id/*.jsonl" |
-		jq -se --arg rail "rxe$before/1" '[.[] | select(.event == "failover" and .peer_host == "n0")] | .[0].rail == $rail'
+		jq -se --arg rail "rxe$before/1" 'any(.event == "failover" and .peer_host == "n0" and .rail == $rail)'
 	traffic_ends
 	lab run ctl -- cat /tmp/job
 	[ "$(lab run ctl -- grep -c 'aaa0/1 of n1 left out: no rail of n0 and 1 other nodes is on its network' /tmp/job)" -eq 1 ]
