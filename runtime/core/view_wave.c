@@ -45,7 +45,21 @@ static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint1
 	return doubtful != CORE_VIEW_NONE ? doubtful : last;
 }
 
-static void split(struct core_view *v, struct view_wave *w)
+/*
+ * A beat goes on where the one before has come to: several dead heads of a range, one after the other, take longer
+ * than a beat, and whoever lives in it would get no lease.
+ */
+static void go_on(const struct core_view *v, struct view_part *p, const struct view_part *was)
+{
+	if (was->lo != p->lo || was->hi != p->hi || was->head == CORE_VIEW_NONE || !view_bit(v->member, was->head))
+		return;
+	p->head = was->head;
+	p->tries = was->answered ? 0 : (uint8_t)view_min(was->tries, VIEW_TRIES - 1);
+	p->heads = was->heads;
+}
+
+/* old: how many parts the beat before has had on the same tree. */
+static void split(struct core_view *v, struct view_wave *w, uint8_t old)
 {
 	const uint16_t own = pos_of(v, w, v->cfg.self);
 	const uint16_t size = (uint16_t)((w->hi - w->lo - 1 + v->cfg.fanout - 1) / v->cfg.fanout);
@@ -55,7 +69,7 @@ static void split(struct core_view *v, struct view_wave *w)
 
 	w->n = 0;
 	while (pos < w->hi && w->n < VIEW_PARTS) {
-		struct view_part *p = &w->part[w->n];
+		struct view_part *p = &w->part[w->n], was;
 		uint16_t end = pos < own ? own : w->hi;
 
 		if (pos == own) {
@@ -64,11 +78,14 @@ static void split(struct core_view *v, struct view_wave *w)
 		}
 		if (end - pos > size)
 			end = (uint16_t)(pos + size);
+		was = *p;
 		memset(p, 0, sizeof(*p));
 		p->lo = pos;
 		p->hi = end;
 		p->voice = CORE_VIEW_NONE;
 		p->head = pick(v, w, pos, end, (uint16_t)(pos + shift % (end - pos)), false);
+		if (w->n < old)
+			go_on(v, p, &was);
 		if (p->head != CORE_VIEW_NONE)
 			w->n++;
 		pos = end;
@@ -182,9 +199,9 @@ static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
 	view_send(v, &m, w->via);
 }
 
-static void ask_all(struct core_view *v, struct view_wave *w, uint64_t now)
+static void ask_all(struct core_view *v, struct view_wave *w, uint8_t old, uint64_t now)
 {
-	split(v, w);
+	split(v, w, old);
 	for (uint8_t i = 0; i < w->n; i++) {
 		ask(v, w, &w->part[i], now);
 		/* Most probably dead, and not waited for; but its vote may be the one that counts. */
@@ -193,11 +210,18 @@ static void ask_all(struct core_view *v, struct view_wave *w, uint64_t now)
 	}
 }
 
+/* Parts that the next beat of this root goes on with. */
+static uint8_t parts_kept(const struct view_wave *w, uint8_t phase, uint16_t root)
+{
+	return phase == CORE_VIEW_BEAT && w->phase == phase && w->root == root ? w->n : 0;
+}
+
 /* Our own wave. The vote of this node has been given by the caller. */
 void view_wave_root(struct core_view *v, uint8_t phase, uint64_t ballot, const struct view_set *s,
 	uint64_t now)
 {
 	struct view_wave *w = &v->wave[phase == CORE_VIEW_BEAT];
+	const uint8_t old = parts_kept(w, phase, v->cfg.self);
 
 	memset(w, 0, offsetof(struct view_wave, part));
 	w->phase = phase;
@@ -213,7 +237,7 @@ void view_wave_root(struct core_view *v, uint8_t phase, uint64_t ballot, const s
 		w->acc = v->accepted;
 		w->acc_set = v->value;
 	}
-	ask_all(v, w, now);
+	ask_all(v, w, old, now);
 	answer(v, w, now);
 }
 
@@ -231,6 +255,7 @@ void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 {
 	const bool beat = m->phase == CORE_VIEW_BEAT;
 	struct view_wave *w = &v->wave[beat];
+	uint8_t old;
 	bool same;
 
 	if (m->root >= v->cfg.nodes || !view_bit(v->member, m->root) || m->root == v->cfg.self ||
@@ -239,6 +264,7 @@ void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 	if (beat ? !beat_wanted(v, m, now) : !view_vote(v, m, now))
 		return;
 	same = w->phase == m->phase && w->root == m->root && w->ballot == m->ballot;
+	old = parts_kept(w, m->phase, m->root);
 	if (!same || w->lo != m->lo || w->hi != m->hi) {
 		memset(w, 0, offsetof(struct view_wave, part));
 		w->phase = m->phase;
@@ -273,7 +299,7 @@ void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 		}
 	}
 	if (!same)
-		ask_all(v, w, now);
+		ask_all(v, w, old, now);
 	answer(v, w, now);
 }
 

@@ -946,6 +946,25 @@ static void another_node_is_asked_for_a_range_without_answer(void **state)
 	assert_true(other);
 }
 
+/* Heads that are dead take longer, one after the other, than a beat does. */
+static void a_beat_goes_on_with_a_range_where_the_one_before_has_come_to(void **state)
+{
+	struct core_view_act a;
+	bool last = false;
+
+	(void)state;
+	begin(8, 2, false);
+	core_view_cfg_timeout(&net.cfg, SEC);
+	net.cfg.fanout = 2;
+	net.cfg.self = 0;
+	free(net.v[0]);
+	net.v[0] = core_view_init(malloc(core_view_size(&net.cfg)), &net.cfg, net.now);
+	for (uint64_t end = net.now + net.cfg.lease_ns; net.now < end; net.now += 10 * MS)
+		while (core_view_poll(net.v[0], net.now, &a))
+			last |= a.type == CORE_VIEW_ACT_SEND && a.msg.lo == 1 && a.node == 4;
+	assert_true(last);
+}
+
 static void an_index_may_be_taken_over_again(void **state)
 {
 	uint16_t inc;
@@ -1033,6 +1052,7 @@ int main(void)
 		cmocka_unit_test(a_removed_node_still_tells_what_it_knows),
 		cmocka_unit_test(an_old_views_answers_do_not_count),
 		cmocka_unit_test(another_node_is_asked_for_a_range_without_answer),
+		cmocka_unit_test(a_beat_goes_on_with_a_range_where_the_one_before_has_come_to),
 		cmocka_unit_test(an_index_may_be_taken_over_again),
 		cmocka_unit_test(nonsense_is_refused),
 	};
