@@ -447,6 +447,7 @@ static void restarted(struct link *l)
 	}
 	if (l->lost)
 		return;
+	rails_begin(l); /* it may have others than the former one */
 	key_node_anew(n, l->peer);
 	access_node_lost(n, l->peer);
 	chan_flush(n); /* what the former one has sent is there before the table says that it is gone */

@@ -11,7 +11,7 @@
 
 #include "node/node.h"
 
-void rails_begin(struct link *l); /* after core_link_init() */
+void rails_begin(struct link *l); /* after core_link_init(), and for another daemon of the peer */
 /* Own rail of the lane; CORE_LANE_TCP and CORE_LANE_NONE are themselves. FABRIC_NONE: not known. */
 uint8_t rails_own(const struct link *l, uint8_t lane);
 uint8_t rails_told(const struct link *l, uint8_t lane); /* ... then the lane itself: for news and logs */

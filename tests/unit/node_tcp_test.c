@@ -13,7 +13,9 @@
 
 #include <cmocka.h>
 
+#include "node/fabric.h"
 #include "node/member.h"
+#include "node/rails.h"
 
 #define NODES 3
 #define TURN_NS 2000000ull
@@ -168,6 +170,28 @@ static void a_daemon_that_comes_back_is_another(void **state)
 	assert_int_equal(l->core.acked, 1);
 	assert_int_equal(l->restarts, 1);
 	assert_int_equal(bed.link[1][0]->restarts, 0);
+}
+
+/* One was taken out meanwhile: its lanes are not what they were, and what met it is free for others. */
+static void a_new_daemon_may_have_other_rails(void **state)
+{
+	struct link *l;
+
+	(void)state;
+	connects(1, 2);
+	turns();
+	l = bed.link[2][1];
+	assert_non_null(l->tcp.conn);
+	l->rail_of[1] = 0;
+	daemon_ends(1);
+	turn(2);
+	assert_int_equal(daemon_starts(1), 0);
+	for (int k = 0; k < 20 && !l->restarts; k++) {
+		connects(1, 2);
+		turns();
+	}
+	assert_int_equal(l->restarts, 1);
+	assert_int_equal(rails_own(l, 1), FABRIC_NONE);
 }
 
 /* The management network swallows everything, and says so only after seconds; a rail is well. */
@@ -477,6 +501,7 @@ int main(void)
 		TEST(who_calls_is_connected),
 		TEST(a_daemon_that_comes_back_is_another),
 		TEST(what_may_be_lost_avoids_a_mute_connection),
+		TEST(a_new_daemon_may_have_other_rails),
 		TEST(lanes_are_the_rails_of_the_lower_node),
 		TEST(a_late_answer_of_a_lost_node_connects_nobody),
 		TEST(a_lost_node_that_calls_hears_that_it_is_out),
