@@ -195,14 +195,16 @@ void chan_reap(struct node *n)
 	for (struct chan **p = &n->chans, *c; (c = *p);) {
 		struct gone *g, *tmp;
 
-		if (!c->closing || c->stalled || (c->parks && !n->stop)) {
+		if (!c->closing || c->stalled) {
 			p = &c->next;
 			continue;
 		}
-		if (c->kind == CHAN_RANK && !c->detached)
+		if (c->detached)
+			detach_answer(n, c);
+		else if (c->kind == CHAN_RANK)
 			detach_done(n, c);
 		c->detached = true;
-		if (!n->stop && chan_lives(c) && region_is_owned(n, c)) {
+		if (!n->stop && (c->parks || (chan_lives(c) && region_is_owned(n, c)))) {
 			p = &c->next;
 			continue;
 		}
@@ -224,6 +226,7 @@ void chan_reap(struct node *n)
 		}
 		spill_free(c);
 		park_free(c);
+		free(c->late);
 		free(c->held);
 		free(c);
 	}
@@ -398,7 +401,7 @@ bool chan_drain(struct node *n, struct chan *c)
 int chan_arm(struct node *n)
 {
 	for (struct chan *c = n->chans; c; c = c->next)
-		if (c->kind == CHAN_RANK && !c->broken && !c->stalled && shm_ring_arm(&c->tx))
+		if (c->kind == CHAN_RANK && !c->broken && !c->detached && !c->stalled && shm_ring_arm(&c->tx))
 			return 1;
 	return 0;
 }

@@ -9,11 +9,12 @@
  * answer, GONE, comes behind all that was sent. So one counter a node is enough: nobody keeps who spoke with whom.
  *
  * What arrives for an endpoint that is being drained is answered when that is done: an earlier GONE would
- * overtake what the endpoint has sent.
+ * overtake what the endpoint has sent. So is what comes from a node for which records are parked, until that has
+ * taken them; the others do not wait for it.
  */
 #include <stdlib.h>
 
-#include "node/node.h"
+#include "node/park.h"
 #include "rcshare.h"
 
 bool detach_defer(struct node *n, const struct wire_rec *r)
@@ -22,8 +23,10 @@ bool detach_defer(struct node *n, const struct wire_rec *r)
 	struct chan *c;
 
 	for (c = n->chans; c; c = c->next)
-		if (c->closing && !c->detached && c->kind == CHAN_RANK && c->slot == r->dst_ep && c->epoch == r->dst_epoch)
+		if (c->closing && c->kind == CHAN_RANK && c->slot == r->dst_ep && c->epoch == r->dst_epoch)
 			break;
+	if (c && c->detached && !park_find(c, r->src_node))
+		c = NULL;
 	more = c ? realloc(c->late, (c->late_n + 1) * sizeof(*more)) : NULL;
 	if (!more)
 		return false;
@@ -41,14 +44,24 @@ static void detach_tell(struct node *n, uint32_t node)
 	chan_wake_all(n);
 }
 
-/* All that c had submitted is routed. */
+void detach_answer(struct node *n, struct chan *c)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < c->late_n; i++) { /* an answer may be late itself */
+		struct wire_rec r = c->late[i];
+
+		if (park_find(c, r.src_node))
+			c->late[kept++] = r;
+		else
+			chan_nobody(n, &r, RCS_ERR_PEER_GONE);
+	}
+	c->late_n = kept;
+}
+
 void detach_done(struct node *n, struct chan *c)
 {
-	for (uint32_t i = 0; i < c->late_n; i++)
-		chan_nobody(n, &c->late[i], RCS_ERR_PEER_GONE);
-	free(c->late);
-	c->late = NULL;
-	c->late_n = 0;
+	detach_answer(n, c);
 	detach_tell(n, n->o.self);
 	for (struct link *l = n->links; l; l = l->next)
 		l->detached_due = true;

@@ -158,7 +158,7 @@ struct chan {
 	uint32_t late_n;
 	bool stalled;	 /* head of tx waits for room on a link */
 	bool broken;
-	bool detached;	 /* all that it submitted is routed, and its end is told */
+	bool detached;	 /* all that it submitted is routed or parked, and its end is told */
 	uint64_t events_end[SHM_EVENTS_MAX]; /* ring positions behind events in the rx ring */
 	uint32_t events_n, events_lost, events_said; /* said: of the lost ones, the reader knows */
 	struct shm_event *held; /* events that must arrive and have no room yet */
@@ -373,7 +373,8 @@ void spill_free(struct chan *c);
 
 /* detach.c: endpoints that end */
 bool detach_defer(struct node *n, const struct wire_rec *r); /* true: answered later */
-void detach_done(struct node *n, struct chan *c);
+void detach_answer(struct node *n, struct chan *c); /* what waited; not where records are parked for its node */
+void detach_done(struct node *n, struct chan *c); /* all that c had submitted is routed, or parked */
 void detach_turn(struct node *n);
 void detach_receive(struct node *n, const struct wire_rec *r);
 

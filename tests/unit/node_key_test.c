@@ -880,6 +880,44 @@ static void a_node_that_takes_no_more_holds_up_what_is_for_it_alone(void **state
 	assert_int_equal(s->c->parked, 0);
 }
 
+/* The end of its rank is told to all others, and to that node behind what waits for it. */
+static void a_node_that_takes_no_more_holds_up_no_word_of_the_end(void **state)
+{
+	struct rig *g = *state;
+	struct side *s = &g->s[0];
+	struct wire_rec r, ask = {.type = WIRE_REC_CANCEL, .src_node = OWNER, .dst_ep = s->c->slot,
+		.dst_epoch = s->c->epoch};
+	uint64_t op = 0, got = 0;
+	unsigned gone = 0;
+
+	while (!s->c->parks) {
+		assert_true(send_msg(s, OWNER, ++op, 4096));
+		chan_poll(&s->n, s->c);
+	}
+	chan_close(&s->n, s->c, "killed");
+	while (chan_poll(&s->n, s->c))
+		;
+	chan_reap(&s->n);
+	assert_int_equal(s->n.table->node_tab[0].ended, 1);
+	chan_deliver(&s->n, &ask, "");
+	while (s->l.bl_head < s->l.bl_tail) {
+		memcpy(&r, s->l.backlog + s->l.bl_head, sizeof(r));
+		s->l.bl_head += WIRE_REC_SPACE(r.len);
+		assert_int_equal(gone, 0);
+		if (r.type == WIRE_REC_MSG)
+			assert_int_equal(r.op, ++got);
+		gone += r.type == WIRE_REC_GONE;
+		if (s->l.bl_head < s->l.bl_tail || !s->n.chans)
+			continue;
+		chan_poll(&s->n, s->n.chans);
+		chan_reap(&s->n);
+	}
+	assert_int_equal(got, op);
+	assert_int_equal(gone, 1);
+	assert_null(s->n.chans);
+	s->c = NULL;
+}
+
 /* --- kill -9 ---------------------------------------------------------------------------------------- */
 
 static void nothing_names_it(struct node *n, const struct chan *c)
@@ -1117,6 +1155,7 @@ int main(void)
 		TEST(ranks_of_a_node_are_served_in_turn),
 		TEST(thousands_of_puts_all_end),
 		TEST(a_node_that_takes_no_more_holds_up_what_is_for_it_alone),
+		TEST(a_node_that_takes_no_more_holds_up_no_word_of_the_end),
 		TEST(killed_with_requests_unread_in_the_ring),
 		TEST(killed_while_requests_wait_as_frames),
 		TEST(killed_while_a_key_is_asked_for),
