@@ -34,17 +34,21 @@ static bool has_ended(const char *state)
 	return false;
 }
 
-enum job_is job_said(const char *text, uid_t uid)
+enum job_is job_said(const char *text, uint32_t job, uid_t uid)
 {
-	char state[40];
-	unsigned owner;
-
 	if (strstr(text, "Invalid job id"))
 		return JOB_GONE;
-	if (sscanf(text, "%u %39s", &owner, state) != 2)
-		return JOB_UNKNOWN;
-	/* numbers begin again: another one's job has ours */
-	return owner != uid || has_ended(state) ? JOB_GONE : JOB_THERE;
+	/* of the number of an array it tells all tasks, in an order of its own */
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		unsigned number, owner;
+		char state[40];
+
+		line += *line == '\n';
+		if (sscanf(line, "%u %u %39s", &number, &owner, state) == 3 && number == job)
+			/* numbers begin again: another one's job has ours */
+			return owner != uid || has_ended(state) ? JOB_GONE : JOB_THERE;
+	}
+	return JOB_UNKNOWN;
 }
 
 uint32_t job_of_cgroups(const char *text)
@@ -85,7 +89,7 @@ struct question {
 	uint32_t job;
 	uid_t uid;
 	enum job_is is;
-	char text[512]; /* what came */
+	char text[16384]; /* what came: an array has many lines */
 };
 
 /* What the command says, on either of its outputs, until it closes them or the time is over. */
@@ -117,7 +121,7 @@ static void question_run(struct work *w)
 	posix_spawnattr_t attr;
 	sigset_t none, all;
 	char job[16];
-	char *argv[] = {"squeue", "-h", "-t", "all", "-o", "%U %T", "-j", job, NULL};
+	char *argv[] = {"squeue", "-h", "-t", "all", "-o", "%A %U %T", "-j", job, NULL};
 	int fd[2], err;
 	pid_t pid;
 
@@ -144,7 +148,7 @@ static void question_run(struct work *w)
 		kill(pid, SIGKILL); /* it has said what it had to say */
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
-		q->is = job_said(q->text, q->uid);
+		q->is = job_said(q->text, q->job, q->uid);
 	}
 	close(fd[0]);
 }

@@ -11,8 +11,8 @@ struct node;
 
 enum job_is { JOB_UNKNOWN, JOB_THERE, JOB_GONE };
 
-/* What `squeue -h -t all -o "%U %T" -j JOB` has said of this user's job. Pure. */
-enum job_is job_said(const char *text, uid_t uid);
+/* What `squeue -h -t all -o "%A %U %T" -j JOB` has said of this user's job. Pure. */
+enum job_is job_said(const char *text, uint32_t job, uid_t uid);
 
 /*
  * The job that a process belongs to, as its cgroups say, which are root's: the number behind the last "job_" of a

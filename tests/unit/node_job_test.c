@@ -19,18 +19,23 @@
 static void what_squeue_says_is_understood(void **state)
 {
 	(void)state;
-	assert_int_equal(job_said("1000 RUNNING\n", 1000), JOB_THERE);
-	assert_int_equal(job_said("1000 COMPLETING\n", 1000), JOB_THERE); /* its epilog may run yet */
-	assert_int_equal(job_said("1000 SUSPENDED\n", 1000), JOB_THERE);
-	assert_int_equal(job_said("1000 PENDING\n", 1000), JOB_THERE); /* requeued */
-	assert_int_equal(job_said("1000 COMPLETED\n", 1000), JOB_GONE);
-	assert_int_equal(job_said("1000 CANCELLED\n", 1000), JOB_GONE);
-	assert_int_equal(job_said("1000 NODE_FAIL\n", 1000), JOB_GONE);
-	assert_int_equal(job_said("1001 RUNNING\n", 1000), JOB_GONE);
-	assert_int_equal(job_said("slurm_load_jobs error: Invalid job id specified\n", 1000), JOB_GONE);
-	assert_int_equal(job_said("slurm_load_jobs error: Unable to contact slurm controller\n", 1000), JOB_UNKNOWN);
-	assert_int_equal(job_said("", 1000), JOB_UNKNOWN); /* squeue lists what it may */
-	assert_int_equal(job_said("1000", 1000), JOB_UNKNOWN);
+	assert_int_equal(job_said("17 1000 RUNNING\n", 17, 1000), JOB_THERE);
+	assert_int_equal(job_said("17 1000 COMPLETING\n", 17, 1000), JOB_THERE); /* its epilog may run yet */
+	assert_int_equal(job_said("17 1000 SUSPENDED\n", 17, 1000), JOB_THERE);
+	assert_int_equal(job_said("17 1000 PENDING\n", 17, 1000), JOB_THERE); /* requeued */
+	assert_int_equal(job_said("17 1000 COMPLETED\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("17 1000 CANCELLED\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("17 1000 NODE_FAIL\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("17 1001 RUNNING\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("slurm_load_jobs error: Invalid job id specified\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("slurm_load_jobs error: Unable to contact slurm controller\n", 17, 1000), JOB_UNKNOWN);
+	assert_int_equal(job_said("", 17, 1000), JOB_UNKNOWN); /* squeue lists what it may */
+	assert_int_equal(job_said("17 1000", 17, 1000), JOB_UNKNOWN);
+	/* all tasks of an array are told to who asks for the one with its number */
+	assert_int_equal(job_said("18 1000 COMPLETED\n17 1000 RUNNING\n", 17, 1000), JOB_THERE);
+	assert_int_equal(job_said("18 1000 RUNNING\n17 1000 COMPLETED\n", 17, 1000), JOB_GONE);
+	assert_int_equal(job_said("18 1000 COMPLETED\n117 1000 FAILED\n", 17, 1000), JOB_UNKNOWN);
+	assert_int_equal(job_said("squeue: error: slow\n17 1000 RUNNING\n", 17, 1000), JOB_THERE);
 }
 
 static void a_process_belongs_to_the_job_of_its_cgroups(void **state)
@@ -122,7 +127,7 @@ static void a_daemon_of_a_job_that_is_gone_ends(void **state)
 	f = fopen(asked, "r");
 	assert_non_null(f);
 	assert_non_null(fgets(line, sizeof(line), f));
-	assert_string_equal(line, "-h -t all -o %U %T -j 17\n");
+	assert_string_equal(line, "-h -t all -o %A %U %T -j 17\n");
 	fclose(f);
 }
 
@@ -130,7 +135,7 @@ static void a_job_that_is_there_is_asked_for_again_and_again(void **state)
 {
 	struct node *n = *state;
 
-	squeue("echo 1000 RUNNING");
+	squeue("echo 17 1000 RUNNING");
 	job_tick(n);
 	for (int i = 0; i < 3; i++) {
 		seconds(n, 10);
@@ -144,7 +149,7 @@ static void nobody_asks_while_somebody_is_there(void **state)
 	struct node *n = *state;
 	struct chan c = {.kind = CHAN_RANK};
 
-	squeue("echo 1001 RUNNING");
+	squeue("echo 17 1001 RUNNING");
 	n->chans = &c;
 	seconds(n, 100);
 	assert_false(n->job.asked);
