@@ -259,8 +259,6 @@ void cl_ep_event(rcs_ep *ep, const struct shm_event *ev)
 	if (ev->seq <= ctx->event_seq[ev->origin])
 		return;
 	ctx->event_seq[ev->origin] = ev->seq;
-	if (ev->code == SHM_EV_RAIL_BACK && ev->origin == ctx->node)
-		ctx->rails_back++;
 	event_push(ctx, &e, ev->host, ev->reason, ev->peer_host);
 }
 

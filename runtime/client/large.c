@@ -96,7 +96,7 @@ static bool local_reg(struct cl_op *op, struct cl_reg *reg)
 
 	if (op->region)
 		return !cl_region_reg(op->region, ep, reg, NULL) && reg->rdma && !reg->readonly;
-	if (cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->end, (struct wire_key){0, 0}, &op->reg,
+	if (cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->end, (struct wire_key){0, 0}, NULL, &op->reg,
 		    NULL))
 		return false;
 	*reg = op->reg;

@@ -75,7 +75,7 @@ struct cl_ep_reg {
 	struct cl_ep_reg *next;
 	rcs_ep *ep; /* NULL: of ctx->spare */
 	struct cl_reg reg;
-	uint32_t rails; /* ctx->rails_back when it was made */
+	uint32_t epoch[WIRE_RAILS_MAX]; /* of the table: the device that it was registered with, by rail */
 	bool home;	/* rcs_alloc: the daemon maps the memory for this channel */
 	bool exported;	/* others have its key */
 };
@@ -312,8 +312,7 @@ struct rcs_ctx {
 	struct cl_event *evq, **evq_tail;
 	uint64_t *event_seq; /* [nodes] last seen of an origin */
 	bool telling; /* a thread is calling event_fn */
-	uint32_t rails_back; /* a rail of this node returned: what was registered before lacks it */
-	uint32_t rails_done; /* rails_back when exported regions were last registered anew */
+	bool look_at_rails; /* exported regions may lack a device that a rail has now */
 	bool lost_told, memlock_warned;
 	/* sleeping */
 	int epfd;
@@ -483,9 +482,12 @@ void cl_access(rcs_ep *ep, const struct wire_rec *r, const uint8_t *payload);
 void cl_access_pump(rcs_ep *ep);
 
 /* --- reg.c, region.c --------------------------------------------------------------------------- */
-/* key.region 0: a new one; else the region of that key is registered (again), and keeps it. */
+/*
+ * key.region 0: a new one; else the region of that key is registered (again), and keeps it. epoch: what it was
+ * registered with before, by rail, which is left out, and now; NULL: nobody will ask.
+ */
 int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, struct wire_key key,
-	struct cl_reg *reg, struct rcs_error *err);
+	uint32_t epoch[WIRE_RAILS_MAX], struct cl_reg *reg, struct rcs_error *err);
 /* REG_MR by ioctl; unit tests put something else here. */
 struct ib_uverbs_reg_mr_resp;
 extern int (*cl_reg_mr)(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len,
@@ -495,7 +497,8 @@ void cl_reg_drop(struct cl_chan *ch, struct cl_reg *reg);
 int cl_region_reg(rcs_region *region, rcs_ep *ep, struct cl_reg *reg, struct rcs_error *err);
 void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep); /* ep ends */
 void cl_region_rehome(rcs_ctx *ctx, rcs_ep *ep); /* ep has taken ctx->spare */
-void cl_region_refresh(rcs_ctx *ctx); /* exported ones, on rails that came back */
+/* An exported one that lacks a rail's present device is registered with that. One a call, which takes two answers. */
+void cl_region_refresh(rcs_ctx *ctx);
 void cl_region_abandon(rcs_region *r); /* its memory stays mapped: somebody may still write there */
 bool cl_region_covers(const rcs_region *r, const void *p, uint64_t len);
 

@@ -238,6 +238,7 @@ bool cl_ep_progress(rcs_ep *ep)
 		if (now - ep->checked_at > CHECK_NS) {
 			ep->checked_at = now;
 			check_nodes(ep);
+			ep->ctx->look_at_rails |= ep->ctx->regions != NULL;
 			if (cl_chan_lost(&ep->ch)) {
 				cl_ep_lost(ep, RCS_ERR_RUNTIME_LOST);
 				return false;
@@ -268,6 +269,6 @@ void cl_progress(rcs_ctx *ctx)
 				if (!ep->lost && shm_ring_arm(&ep->ch.rx) && cl_ep_acts(ep))
 					more = true;
 	} while (more);
-	if (ctx->rails_done != ctx->rails_back)
+	if (ctx->look_at_rails)
 		cl_region_refresh(ctx);
 }

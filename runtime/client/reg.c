@@ -53,8 +53,9 @@ static bool registrable(const struct shm_lent *lent, uint32_t rail)
 	return lent->pd_handle[rail] != UINT32_MAX;
 }
 
+/* skip: bit r: it has that rail. */
 static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t len, const int *fds,
-	unsigned nfds, struct shm_reg *out, bool *readonly)
+	unsigned nfds, uint32_t skip, struct shm_reg *out, bool *readonly)
 {
 	uint32_t full = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
 		IB_UVERBS_ACCESS_REMOTE_WRITE;
@@ -67,6 +68,11 @@ static void register_all(const struct shm_lent *lent, uint64_t addr, uint64_t le
 
 		if (!registrable(lent, i) || next == nfds) {
 			out->err[i] = -ENODEV;
+			continue;
+		}
+		if (skip & 1u << i) {
+			out->err[i] = -EEXIST;
+			next++;
 			continue;
 		}
 		rc = cl_reg_mr(fds[next], lent->driver[i], lent->pd_handle[i], addr, len, full, &resp);
@@ -118,9 +124,21 @@ static int reg_outcome(uint64_t len, const struct shm_reg *r, struct rcs_error *
 	return 0;
 }
 
-int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, struct wire_key key,
-	struct cl_reg *reg, struct rcs_error *err)
+/* Bit r: the rail's device now is the one that it was registered with. */
+static uint32_t rails_known(const uint32_t now[WIRE_RAILS_MAX], const uint32_t *epoch)
 {
+	uint32_t known = 0;
+
+	for (unsigned i = 0; epoch && i < WIRE_RAILS_MAX; i++)
+		if (now[i] && now[i] == epoch[i])
+			known |= 1u << i;
+	return known;
+}
+
+int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, struct wire_key key,
+	uint32_t epoch[WIRE_RAILS_MAX], struct cl_reg *reg, struct rcs_error *err)
+{
+	uint32_t now[WIRE_RAILS_MAX];
 	uint64_t at = (uint64_t)(uintptr_t)addr;
 	struct shm_lent lent;
 	struct shm_reg out;
@@ -129,6 +147,9 @@ int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, stru
 	unsigned nfds = 0;
 	bool readonly = false;
 
+	/* before the loan: a device that comes in between makes it one too many, not one too few */
+	for (unsigned i = 0; i < WIRE_RAILS_MAX; i++)
+		now[i] = atomic_load_explicit(&ch->table->rail_epoch[i], memory_order_acquire);
 	rc = borrow(ch, at, len, key, &lent, fds, &nfds);
 	if (rc) {
 		if (rc == -ECONNRESET || rc == -EPIPE || rc == -ENOTCONN)
@@ -141,7 +162,7 @@ int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, stru
 	cl_msg_init(&out.m, SHM_MSG_REG);
 	out.key = lent.key;
 	if (lent.ndev)
-		register_all(&lent, at, len, fds, nfds, &out, &readonly);
+		register_all(&lent, at, len, fds, nfds, rails_known(now, epoch), &out, &readonly);
 	while (nfds)
 		close(fds[--nfds]);
 	rc = cl_chan_ask(ch, &out, sizeof(out), &ans, sizeof(ans), NULL, NULL);
@@ -155,6 +176,8 @@ int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, stru
 	if (rc)
 		return cl_fail(err, RCS_ERR_RUNTIME_LOST, "the registration was not taken: %s",
 			ans.sentence[0] ? ans.sentence : strerror(-rc));
+	if (epoch)
+		memcpy(epoch, now, sizeof(now));
 	reg->key = lent.key;
 	reg->rdma = out.ok != 0;
 	reg->readonly = readonly;

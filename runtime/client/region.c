@@ -33,24 +33,33 @@ static struct cl_ep_reg *reg_find(rcs_region *r, const rcs_ep *ep)
 	return e;
 }
 
+static bool is_stale(rcs_region *r, const struct cl_ep_reg *e)
+{
+	const struct cl_chan *ch = chan_of(r, e);
+
+	if (!ch->table || ch->dead)
+		return false;
+	for (unsigned i = 0; i < WIRE_RAILS_MAX; i++) {
+		uint32_t now = atomic_load_explicit(&ch->table->rail_epoch[i], memory_order_acquire);
+
+		if (now && now != e->epoch[i])
+			return true;
+	}
+	return false;
+}
+
 /*
- * A rail that came back knows nothing of what was registered before: the same region is registered
- * again, under the same key, which others may have.
+ * A device that came since knows nothing of what was registered before: the same region is registered with
+ * it too, under the same key, which others may have. What the other rails have is left as it is.
  */
 static void refresh(rcs_region *r, struct cl_ep_reg *e)
 {
 	struct cl_reg again = {0};
 	struct rcs_error quiet; /* the other rails still have it */
-	int rc;
 
-	if (e->rails == r->ctx->rails_back)
-		return;
-	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, e->reg.key, &again, &quiet);
-	if (rc == RCS_ERR_AGAIN)
-		return; /* at the next use, perhaps */
-	e->rails = r->ctx->rails_back;
-	if (rc)
-		return;
+	if (!is_stale(r, e) ||
+		cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, e->reg.key, e->epoch, &again, &quiet))
+		return; /* where that is for now, it is stale still */
 	e->reg.rdma |= again.rdma;
 	e->reg.readonly |= again.readonly;
 }
@@ -65,8 +74,7 @@ static int reg_add(rcs_region *r, rcs_ep *ep, struct wire_key key, struct rcs_er
 		return cl_fail(err, RCS_ERR_NOMEM, "no memory for a region");
 	e->ep = ep;
 	e->home = key.region;
-	e->rails = r->ctx->rails_back;
-	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, key, &e->reg, err);
+	rc = cl_reg_make(r->ctx, chan_of(r, e), r->addr, r->len, key, e->epoch, &e->reg, err);
 	if (rc) {
 		free(e);
 		return rc;
@@ -137,11 +145,16 @@ void cl_region_rehome(rcs_ctx *ctx, rcs_ep *ep)
 
 void cl_region_refresh(rcs_ctx *ctx)
 {
-	ctx->rails_done = ctx->rails_back;
 	for (rcs_region *r = ctx->regions; r; r = r->next)
-		for (struct cl_ep_reg *e = r->regs; e; e = e->next)
-			if (e->exported)
-				refresh(r, e);
+		for (struct cl_ep_reg *e = r->regs; e; e = e->next) {
+			if (!e->exported || !is_stale(r, e))
+				continue;
+			refresh(r, e);
+			/* one that can not be, now, is tried again at the next look */
+			ctx->look_at_rails = !is_stale(r, e);
+			return;
+		}
+	ctx->look_at_rails = false;
 }
 
 void cl_region_abandon(rcs_region *r)

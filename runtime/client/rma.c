@@ -116,7 +116,7 @@ static struct cl_reg own_reg(struct cl_op *op)
 		return (struct cl_reg){0};
 	/* no region but rdma: tried before */
 	if (!op->reg.key.region && !op->reg.rdma &&
-		cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->len, (struct wire_key){0, 0},
+		cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->len, (struct wire_key){0, 0}, NULL,
 			&op->reg, NULL))
 		op->reg = (struct cl_reg){.rdma = true};
 	return op->reg;

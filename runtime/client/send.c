@@ -94,7 +94,7 @@ static void expose(struct cl_op *op, struct wire_rts *rts)
 	if (!op->reg.key.region && op->reg.rdma)
 		return; /* tried before */
 	if (!op->reg.key.region &&
-		cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->len, (struct wire_key){0, 0},
+		cl_reg_make(ep->ctx, &ep->ch, op->iov[0].iov_base, op->len, (struct wire_key){0, 0}, NULL,
 			&op->reg, NULL)) {
 		op->reg = (struct cl_reg){.rdma = true};
 		return;

@@ -391,6 +391,13 @@ static void async_ready(struct node *n, struct watch *w, uint32_t events)
 	n->work = true;
 }
 
+/* Ranks see by it that what they had registered is not on the rail's device, and register it again. */
+static void rails_publish(struct node *n)
+{
+	for (unsigned r = 0; r < n->rails; r++)
+		atomic_store_explicit(&n->table->rail_epoch[r], verbs_rail_epoch(n->vb, r), memory_order_release);
+}
+
 /* Device files come and go with their devices. */
 static void verbs_watch(struct node *n)
 {
@@ -409,6 +416,7 @@ static void verbs_watch(struct node *n)
 		node_watch(n, &work, EPOLLIN);
 	}
 	version = verbs_fds_version(n->vb);
+	rails_publish(n);
 	/* verbs.c owns them, and closes those that went in the next verbs_poll() */
 	for (unsigned i = 0; i < have; i++)
 		epoll_ctl(n->epfd, EPOLL_CTL_DEL, w[i].fd, NULL);

@@ -108,7 +108,7 @@ struct shm_table {
 	uint32_t rails;
 	_Atomic uint32_t ended; /* grows with each `ended` of a node */
 	_Atomic uint32_t rail_epoch[WIRE_RAILS_MAX]; /* grows with each device that this rail is; registrations of
-						      * another one are gone. 0: there is none now */
+						      * another one are gone. 0: there was none yet */
 	struct shm_node node_tab[];
 };
 

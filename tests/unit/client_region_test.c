@@ -31,11 +31,147 @@ static void expect_put(const struct rcs_key *key, void *from, size_t len, int st
 	expect(&a, RCS_OP_PUT, status, from);
 }
 
+static unsigned made[WIRE_RAILS_MAX]; /* registrations, by rail */
+
+static int reg_count(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint64_t len, uint32_t access,
+	struct ib_uverbs_reg_mr_resp *resp)
+{
+	made[pd]++;
+	return reg_ok(fd, driver, pd, addr, len, access, resp);
+}
+
+static void until_made(unsigned rail, unsigned n)
+{
+	for (int i = 0; i < 500 && made[rail] < n; i++)
+		settle();
+	assert_int_equal(made[rail], n);
+}
+
+/* So long that all that is stale has been looked at again and again. */
+static void look(void)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		b.ep->checked_at = 0;
+		settle();
+	}
+}
+
+static void expect_made(unsigned rail0, unsigned rail1)
+{
+	look();
+	assert_int_equal(made[0], rail0);
+	assert_int_equal(made[1], rail1);
+}
+
+static void start_rails(void)
+{
+	memset(made, 0, sizeof(made));
+	cl_reg_mr = reg_count;
+	fake.devices = 2;
+	pair_open(1, 0);
+	fake_device(1, 0);
+	fake_device(1, 1);
+}
+
+static void stop_rails(void)
+{
+	pair_close();
+	cl_reg_mr = reg_was;
+}
+
+/* What others have a key of is registered with a rail's new device, each on that rail alone; no event tells of it. */
+static void a_new_device_gets_what_others_have_keys_of(void **state)
+{
+	static uint8_t mem[20][4096];
+	rcs_region *r[20], *private;
+	struct rcs_key key;
+	struct wire_ukey k;
+
+	(void)state;
+	start_rails();
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(rcs_region_open(b.ctx, mem[i], sizeof(mem[i]), &r[i], NULL), 0);
+		k = key_of(r[i], b.ep, &key);
+	}
+	assert_int_equal(rcs_region_open(b.ctx, mem, sizeof(mem), &private, NULL), 0);
+	expect_made(20, 20);
+	fake_device(1, 1);
+	until_made(1, 40);
+	expect_made(20, 40);
+	assert_int_equal(fake.region[k.key.region].loans, 2);
+	fake_device(1, 0);
+	until_made(0, 40);
+	expect_made(40, 40);
+	stop_rails();
+}
+
+/* A lane to a peer is back: that says nothing of this node's devices. */
+static void a_lane_that_is_back_registers_nothing(void **state)
+{
+	struct shm_event ev = {.code = SHM_EV_RAIL_BACK, .origin = 1, .seq = 1};
+	static uint8_t mem[4096];
+	struct rcs_key key;
+	rcs_region *r;
+
+	(void)state;
+	start_rails();
+	assert_int_equal(rcs_region_open(b.ctx, mem, sizeof(mem), &r, NULL), 0);
+	key_of(r, b.ep, &key);
+	fake_event(1, &ev);
+	expect_made(1, 1);
+	stop_rails();
+}
+
+/* The daemon lends nothing for a while: it is asked until it does. */
+static void what_is_stale_is_tried_until_it_is_registered(void **state)
+{
+	static uint8_t mem[4096];
+	struct rcs_key key;
+	rcs_region *r;
+
+	(void)state;
+	start_rails();
+	assert_int_equal(rcs_region_open(b.ctx, mem, sizeof(mem), &r, NULL), 0);
+	key_of(r, b.ep, &key);
+	fake.no_lend = true;
+	fake_device(1, 1);
+	for (int i = 0; i < 500 && fake.refused < 3; i++)
+		settle();
+	assert_true(fake.refused >= 3);
+	expect_made(1, 1);
+	fake.no_lend = false;
+	until_made(1, 2);
+	expect_made(1, 2);
+	stop_rails();
+}
+
+/* One call makes one registration: others of the process wait for no more than that. */
+static void a_call_makes_one_registration(void **state)
+{
+	static uint8_t mem[5][4096];
+	rcs_region *r[5];
+	struct rcs_key key;
+
+	(void)state;
+	start_rails();
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(rcs_region_open(b.ctx, mem[i], sizeof(mem[i]), &r[i], NULL), 0);
+		key_of(r[i], b.ep, &key);
+	}
+	fake_device(1, 1);
+	while (made[1] < 10) {
+		unsigned before = made[1];
+
+		rcs_cq_read(b.cq, NULL, 0);
+		assert_true(made[1] <= before + 1);
+	}
+	stop_rails();
+}
+
 /* A rail that returns: everything is registered on it again, and nobody's key changes. */
 static void key_outlives_a_rail(void **state)
 {
 	static uint8_t exported[8192], private[100000], other[100000];
-	struct shm_event ev = {.code = SHM_EV_RAIL_BACK, .origin = 1, .seq = 1};
 	struct wire_ukey k, again;
 	struct iovec iov = {private, sizeof(private)};
 	struct rcs_msg m = {.iov = &iov, .iov_n = 1, .tag = 1};
@@ -54,9 +190,9 @@ static void key_outlives_a_rail(void **state)
 	k = key_of(r, b.ep, &key);
 	assert_int_equal(fake.region[k.key.region].loans, 1);
 	expect_put(&key, other, 100, 0);
-	fake_event(1, &ev);
-	settle();
-	/* at once, since the owner may not use it again */
+	fake_device(1, 0);
+	/* since the owner may not use it again */
+	look();
 	assert_int_equal(fake.region[k.key.region].loans, 2);
 	again = key_of(r, b.ep, &key);
 	assert_memory_equal(&k, &again, sizeof(k));
@@ -90,7 +226,6 @@ static int reg_memlock(int fd, uint32_t driver, uint32_t pd, uint64_t addr, uint
 static void key_outlives_memlock(void **state)
 {
 	static uint8_t mem[8192], from[8] = "1234567";
-	struct shm_event ev = {.code = SHM_EV_RAIL_BACK, .origin = 1, .seq = 1};
 	struct wire_ukey k;
 	struct rcs_key key;
 	rcs_region *r;
@@ -103,8 +238,8 @@ static void key_outlives_memlock(void **state)
 	assert_int_equal(rcs_region_open(b.ctx, mem, sizeof(mem), &r, NULL), 0);
 	k = key_of(r, b.ep, &key);
 	cl_reg_mr = reg_memlock;
-	fake_event(1, &ev);
-	settle();
+	fake_device(1, 0);
+	look();
 	assert_int_equal(fake.region[k.key.region].loans, 2);
 	expect_put(&key, from, 8, 0);
 	assert_memory_equal(mem, from, 8);
@@ -275,6 +410,10 @@ static void close_awaits_the_daemon(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_new_device_gets_what_others_have_keys_of),
+		cmocka_unit_test(a_lane_that_is_back_registers_nothing),
+		cmocka_unit_test(what_is_stale_is_tried_until_it_is_registered),
+		cmocka_unit_test(a_call_makes_one_registration),
 		cmocka_unit_test(key_outlives_a_rail),
 		cmocka_unit_test(key_outlives_memlock),
 		cmocka_unit_test(alloc_before_the_first_endpoint),

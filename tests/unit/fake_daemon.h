@@ -94,6 +94,8 @@ static struct fake {
 	volatile bool hold_dereg; /* DEREG is not answered */
 	volatile bool hold_end;	  /* a channel is not let go of, though its socket has ended */
 	bool no_alloc;
+	volatile bool no_lend; /* LEND: -EAGAIN */
+	volatile unsigned refused; /* ... so often */
 	int rma_status;	      /* what RMA ends with instead of being executed */
 	struct wire_rma rma;  /* the last one */
 	struct fake_held *held[256];
@@ -291,6 +293,12 @@ static inline void fake_lend(struct fake_chan *c, const struct shm_lend *q)
 	else
 		ans.key = fake_region_new(c);
 	g = fake_region_find(c, ans.key);
+	if (fake.no_lend) {
+		ans.m.status = -EAGAIN;
+		fake.refused++;
+		fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
+		return;
+	}
 	if (!g) {
 		ans.m.status = -ENOENT;
 		fake_send(c->sock, &ans, sizeof(ans), NULL, 0);
@@ -299,6 +307,8 @@ static inline void fake_lend(struct fake_chan *c, const struct shm_lend *q)
 	g->addr = q->addr;
 	g->len = q->len;
 	g->loans++;
+	for (unsigned d = 0; d < fake.devices; d++)
+		ans.pd_handle[d] = d;
 	for (unsigned d = 0; d < fake.devices; d++)
 		null[d] = open("/dev/null", O_RDWR | O_CLOEXEC);
 	fake_send(c->sock, &ans, sizeof(ans), null, fake.devices);
@@ -795,6 +805,12 @@ static inline void fake_stop(void)
 	for (unsigned i = 0; i < fake.nheld; i++)
 		free(fake.held[i]);
 	memset(&fake, 0, sizeof(fake));
+}
+
+/* Another device is the node's rail now. */
+static inline void fake_device(unsigned node, unsigned rail)
+{
+	fake.table[node]->rail_epoch[rail]++;
 }
 
 /* A record from nowhere into every channel of a node: events. */
