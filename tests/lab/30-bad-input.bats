@@ -45,7 +45,7 @@ limit() {	# limit BYTES: of the daemons
 	echo "$output"
 	[[ $output == *"rcshare: n0: not used: cannot pin "*" bytes on each rail: Cannot allocate memory; set memlock_limit in rcshare.conf, or PropagateResourceLimitsExcept=MEMLOCK in slurm.conf; the job runs"* ]]
 	[[ $output == *ran* ]]
-	limit 1200000
+	limit 1600000
 	run job --rcshare=require --mpi=pmix -N3 --ntasks-per-node=1 $apps/rcs_alltoall --iters 40 --max 65536
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -25,7 +25,7 @@ teardown_file() {
 }
 
 setup() {
-	rm -f "$BED_DIR"/home/{out*,go,dir/*}
+	rm -rf "$BED_DIR"/home/{out*,go,dir/*}
 	line=$(plugin_line daemon="$daemon" config=/run/bed/home/rcshare.conf)
 }
 
@@ -103,6 +103,19 @@ port() {	# port NODE: where the daemon of job $id listens there
 }
 
 # --- configuration -------------------------------------------------------------------------------
+
+@test "a node list of the user's that has a folder behind the names: root removes nothing there" {
+	mkdir -p "$BED_DIR/home/dir/x/rcshared"
+	batch -N1 -w b0 3>&- <<-'END' >"$BED_DIR/home/out" 2>&1 || :
+		export SLURM_JOB_NODELIST=$'b0,x\n/run/bed/home/dir/x' SLURM_NODELIST=$'b0,x\n/run/bed/home/dir/x'
+		srun --rcshare=on echo ran
+	END
+	cat "$BED_DIR/home/out"
+	BED_WAIT=30 eventually nothing_left
+	[[ -d $BED_DIR/home/dir/x/rcshared ]]
+	grep -q 'not used: the job.s node list has a character that is in no node.s name' "$BED_DIR/home/out"
+	grep -q ran "$BED_DIR/home/out"
+}
 
 @test "a wrong rcshare.conf: 'on' runs with one line, 'require' is refused, both with the place" {
 	conf $'{"log_level": "info",\n "spin": 5}'
