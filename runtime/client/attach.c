@@ -111,6 +111,8 @@ static int ask(struct cl_chan *ch, void *req, size_t req_len, void *answer, size
 			ch->owed++;
 	}
 	if (rc) {
+		if (nfds)
+			*nfds = 0; /* else the caller closes whatever stands in fds */
 		cl_msg_init(m, 0);
 		snprintf(m->sentence, sizeof(m->sentence), "the rcshare daemon does not answer: %s",
 			strerror(-rc));
