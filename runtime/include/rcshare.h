@@ -185,8 +185,12 @@ struct rcs_ep_opts {
 	size_t rx_size;		   /* bytes of the receive ring; 0: default */
 };
 
-/* Local, never collective. Closing awaits, for a few seconds at most, gets that may still write into
- * memory, and what others do with the keys this endpoint made. */
+/*
+ * Local, never collective. Closing awaits, for a few seconds at most, gets that may still write into memory,
+ * notifications (RCS_PUT_NOTIFY) and messages of rcs_inject that still wait for room at their receiver, and what
+ * others do with the keys this endpoint made. Whoever waits for something of a closed endpoint hears
+ * RCS_ERR_PEER_GONE, behind all that the endpoint had sent.
+ */
 RCS_API int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep,
 	struct rcs_error *err);
 RCS_API void rcs_ep_close(rcs_ep *ep);
@@ -349,7 +353,8 @@ struct rcs_rma {
 RCS_API int rcs_put(rcs_ep *ep, const struct rcs_rma *r);
 RCS_API int rcs_get(rcs_ep *ep, const struct rcs_rma *r);
 
-/* Completes when all puts, gets and atomics of ep to peer (NULL: to any) before it have ended. Its
+/* Completes when all puts, gets and atomics of ep to peer (NULL: to any) before it have ended, and their
+ * notifications have gone out. Its
  * status is RCS_OK also when some of them failed: each has told so itself. Messages to the peer (NULL: to
  * all) that are sent after it wait for it. flags: RCS_QUIET. */
 RCS_API int rcs_flush(rcs_ep *ep, rcs_peer *peer, uint32_t flags, void *context);
