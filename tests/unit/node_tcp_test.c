@@ -432,7 +432,7 @@ static void wire_pass(struct wire *w)
 static void changed_on_the_way(size_t at, uint8_t value)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), in, out;
+	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), in = -1, out;
 	socklen_t len = sizeof(a);
 	struct link *l = link_get(&bed.n[0], 1);
 	struct wire there = {.at = SIZE_MAX}, back = {.at = at, .value = value};
@@ -441,13 +441,25 @@ static void changed_on_the_way(size_t at, uint8_t value)
 	assert_int_equal(listen(door, 1), 0);
 	assert_int_equal(getsockname(door, (struct sockaddr *)&a, &len), 0);
 	memcpy(&l->addr, &a, sizeof(a));
-	tcp_connect(l);
-	in = accept(door, NULL, NULL);
+	while (in < 0) { /* an attempt of before may be under way */
+		tcp_connect(l);
+		in = accept(door, NULL, NULL);
+		if (in < 0)
+			turns();
+		if (in < 0 && l->tcp.conn) /* the other's own */
+			tcp_drop(l);
+	}
 	out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	a.sin_port = htons(bed.n[1].tcp_port);
 	assert_int_equal(connect(out, (struct sockaddr *)&a, sizeof(a)), 0);
 	there.from = back.to = in;
 	there.to = back.from = out;
+	/* until the attempt has come to something */
+	while (l->tcp.trying) {
+		turns();
+		wire_pass(&there);
+		wire_pass(&back);
+	}
 	for (int k = 0; k < 30; k++) {
 		turns();
 		wire_pass(&there);
