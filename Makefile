@@ -4,7 +4,7 @@
 # `make help` lists the targets. V=1 shows commands, SAN=address,undefined (or thread) builds
 # with sanitizers into a build folder of its own.
 
-VERSION  := 0.1.0
+VERSION  := 0.2.0
 PREFIX   ?= /usr
 MULTI    := $(shell $(CC) -print-multiarch 2>/dev/null)
 # Debian has lib/ARCH, RHEL and SUSE lib64.

@@ -71,14 +71,18 @@ void cl_cq_push(rcs_cq *cq, const struct rcs_completion *c)
 		efd_ring(cq->efd);
 }
 
-static uint32_t cq_take(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
+/* size: of the program's struct rcs_completion. */
+static uint32_t cq_take(rcs_cq *cq, struct rcs_completion *c, uint32_t n, size_t size)
 {
 	uint32_t i;
 
 	if (!cl_acts(cq->ctx))
 		return 0;
 	for (i = 0; i < n && cq->count; i++) {
-		c[i] = cq->ring[cq->head];
+		if (size == sizeof(*c))
+			c[i] = cq->ring[cq->head];
+		else
+			cl_struct_give((uint8_t *)c + i * size, size, &cq->ring[cq->head], sizeof(*c));
 		cq->head = (cq->head + 1) & (cq->cap - 1);
 		cq->count--;
 	}
@@ -182,11 +186,11 @@ static int cq_empty_status(const rcs_cq *cq)
 	return any ? lost : 0;
 }
 
-int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
+int rcs_cq_read_sized(rcs_cq *cq, struct rcs_completion *c, uint32_t n, size_t size)
 {
 	int rc;
 
-	if (!cq || (n && !c))
+	if (!cq || (n && !c) || size < CL_COMPLETION_FIRST)
 		return RCS_ERR_INVALID;
 	rc = cl_enter(cq->ctx);
 	if (rc)
@@ -195,7 +199,7 @@ int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
 	cl_polled(cq->ctx);
 	if (cq->count < n || !n || !cl_acts(cq->ctx))
 		cl_progress(cq->ctx);
-	rc = (int)cq_take(cq, c, n);
+	rc = (int)cq_take(cq, c, n, size);
 	if (!rc && !cq->count)
 		rc = cq_empty_status(cq);
 	cl_leave(cq->ctx);
@@ -275,12 +279,12 @@ static void cq_sleep(rcs_cq *cq, uint64_t until)
 	ctx->sleepers--;
 }
 
-int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms)
+int rcs_cq_wait_sized(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms, size_t size)
 {
 	uint64_t start, until, now, work;
 	int rc;
 
-	if (!cq || !n || !c)
+	if (!cq || !n || !c || size < CL_COMPLETION_FIRST)
 		return RCS_ERR_INVALID;
 	rc = cl_enter(cq->ctx);
 	if (rc)
@@ -293,7 +297,7 @@ int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms
 		cl_polled(cq->ctx);
 		if (!cq->count || !cl_acts(cq->ctx))
 			cl_progress(cq->ctx);
-		rc = (int)cq_take(cq, c, n);
+		rc = (int)cq_take(cq, c, n, size);
 		if (!rc)
 			rc = cq_empty_status(cq);
 		if (rc)

@@ -68,11 +68,11 @@ void cl_leave(rcs_ctx *ctx)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-int rcs_on_event(rcs_ctx *ctx, rcs_event_fn fn, void *arg)
+int rcs_on_event_sized(rcs_ctx *ctx, rcs_event_fn fn, void *arg, size_t size)
 {
 	int rc;
 
-	if (!ctx)
+	if (!ctx || size < CL_EVENT_FIRST || size > CL_EVENT_ROOM)
 		return RCS_ERR_INVALID;
 	rc = cl_enter(ctx);
 	if (rc)
@@ -241,16 +241,18 @@ static void ctx_free(rcs_ctx *ctx)
 
 int rcs_init(const struct rcs_init_opts *opts, rcs_ctx **ctx, struct rcs_error *err)
 {
-	struct rcs_init_opts o = {0};
+	static const struct rcs_init_opts none = {.size = sizeof(none)};
+	struct rcs_init_opts o;
 	rcs_ctx *c;
 	int rc;
 
 	if (!ctx)
 		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: nowhere to put the context");
-	if (opts && !opts->size)
-		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: size is 0; set it to sizeof(struct rcs_init_opts)");
-	if (opts)
-		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	if (!opts)
+		opts = &none;
+	if (!cl_struct_convert(opts, opts->size, &o, sizeof(o), CL_INIT_OPTS_FIRST))
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: options of size %zu do not suit; set size to "
+			"sizeof(struct rcs_init_opts), and to 0 what this library does not know", opts->size);
 	if (o.flags & ~(RCS_INIT_EAGER | RCS_INIT_HELPER | RCS_INIT_NO_PMIX))
 		return cl_fail(err, RCS_ERR_INVALID, "rcs_init: unknown flags 0x%x", o.flags);
 	c = calloc(1, sizeof(*c));
@@ -308,7 +310,7 @@ uint32_t rcs_size(const rcs_ctx *ctx)
 	return ctx->nranks;
 }
 
-void rcs_limits(const rcs_ctx *ctx, struct rcs_limits *limits)
+void rcs_limits_sized(const rcs_ctx *ctx, struct rcs_limits *limits, size_t size)
 {
-	*limits = ctx->limits;
+	cl_struct_give(limits, size, &ctx->limits, sizeof(ctx->limits));
 }

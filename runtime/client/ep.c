@@ -86,17 +86,19 @@ static int open_locked(rcs_ctx *ctx, const struct rcs_ep_opts *o, rcs_ep **out, 
 
 int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep, struct rcs_error *err)
 {
-	struct rcs_ep_opts o = {0};
+	static const struct rcs_ep_opts none = {.size = sizeof(none)};
+	struct rcs_ep_opts o;
 	rcs_ep *e = NULL;
 	bool eager;
 	int rc;
 
 	if (!ctx || !ep)
 		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: no context, or nowhere to put it");
-	if (opts && !opts->size)
-		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: size is 0; set it to sizeof(struct rcs_ep_opts)");
-	if (opts)
-		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	if (!opts)
+		opts = &none;
+	if (!cl_struct_convert(opts, opts->size, &o, sizeof(o), CL_EP_OPTS_FIRST))
+		return cl_fail(err, RCS_ERR_INVALID, "rcs_ep_open: options of size %zu do not suit; set size to "
+			"sizeof(struct rcs_ep_opts), and to 0 what this library does not know", opts->size);
 	if ((o.tx_cq && o.tx_cq->ctx != ctx) || (o.rx_cq && o.rx_cq->ctx != ctx) ||
 		(o.tx_cntr && o.tx_cntr->ctx != ctx) || (o.rx_cntr && o.rx_cntr->ctx != ctx))
 		return cl_fail(err, RCS_ERR_INVALID,

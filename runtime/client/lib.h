@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define HASH_NONFATAL_OOM 1 /* a library does not end its process */
@@ -31,6 +32,7 @@
 #include "wire/record.h"
 
 #define CL_IOV_MAX	  8u
+#define CL_EVENT_ROOM	  512u		   /* bytes: the longest struct rcs_event a program may have */
 #define CL_SENDS_MAX	  65536u	   /* sends of a context that are not complete */
 #define CL_UNEXP_CAP	  (64ull << 20)	   /* bytes of unexpected messages before credit is held */
 #define CL_CREDIT_MIN	  256u		   /* what any endpoint grants from the start */
@@ -278,6 +280,7 @@ struct rcs_cntr {
 struct cl_event {
 	struct cl_event *next;
 	struct rcs_event ev;
+	uint8_t later[CL_EVENT_ROOM - sizeof(struct rcs_event)]; /* 0: fields of a program that is newer */
 	char host[64], reason[64], peer_host[64];
 };
 
@@ -384,6 +387,34 @@ int64_t cl_iov_len(const struct iovec *iov, uint32_t n);
 void cl_iov_put(const struct iovec *iov, uint32_t n, uint64_t off, const void *from, uint64_t len);
 void cl_iov_get(const struct iovec *iov, uint32_t n, uint64_t off, void *to, uint64_t len);
 int cl_msg_check(rcs_ep *ep, const struct rcs_msg *m, uint64_t *len);
+
+/* --- abi.c ------------------------------------------------------------------------------------- */
+
+/* Bytes of a struct in the first release, by its last field there. No program has less. */
+#define CL_FIRST(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
+#define CL_INIT_OPTS_FIRST  CL_FIRST(rcs_init_opts, socket)
+#define CL_EP_OPTS_FIRST    CL_FIRST(rcs_ep_opts, rx_size)
+#define CL_MSG_FIRST	    CL_FIRST(rcs_msg, context)
+#define CL_RMA_FIRST	    CL_FIRST(rcs_rma, context)
+#define CL_ATOMIC_FIRST	    CL_FIRST(rcs_atomic, context)
+#define CL_COMPLETION_FIRST CL_FIRST(rcs_completion, source_rank)
+#define CL_PEER_INFO_FIRST  CL_FIRST(rcs_peer_info, host)
+#define CL_LIMITS_FIRST	    CL_FIRST(rcs_limits, iov_max)
+#define CL_EVENT_FIRST	    CL_FIRST(rcs_event, missed)
+
+/*
+ * A struct of the program's, `size` bytes where it was built, as this library knows it: itself, or *own
+ * filled: what the program does not have is 0. NULL: it is NULL or less than `first`, or it asks for something
+ * that this library does not know. Without the lock.
+ */
+const void *cl_struct_convert(const void *theirs, size_t size, void *own, size_t own_size, size_t first);
+static inline const void *cl_struct_take(const void *theirs, size_t size, void *own, size_t own_size,
+	size_t first)
+{
+	return size == own_size ? theirs : cl_struct_convert(theirs, size, own, own_size, first);
+}
+/* The other way: the program gets what it has room for, and 0 for what this library does not know. */
+void cl_struct_give(void *theirs, size_t size, const void *own, size_t own_size);
 
 /* --- cancel.c ---------------------------------------------------------------------------------- */
 void cl_cancel_add(struct cl_op *op);

@@ -197,13 +197,14 @@ void cl_recv_take(struct cl_op *op, rcs_claim *u)
 	cl_unexp_free(u);
 }
 
-int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
-	struct rcs_completion *found, rcs_claim **claim)
+int rcs_probe_sized(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
+	struct rcs_completion *found, rcs_claim **claim, size_t size)
 {
+	struct rcs_completion c;
 	rcs_claim *u;
 	int rc;
 
-	if (!ep || (from && from->ep != ep))
+	if (!ep || (from && from->ep != ep) || (found && size < CL_COMPLETION_FIRST))
 		return RCS_ERR_INVALID;
 	rc = cl_enter(ep->ctx);
 	if (rc)
@@ -214,10 +215,12 @@ int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
 		u = cl_acts(ep->ctx) ? cl_match_unexp(ep, from, tag, ignore) : NULL;
 	}
 	rc = u ? 1 : ep->lost;
-	if (u && found)
-		*found = (struct rcs_completion){.op = RCS_OP_RECV, .len = u->len, .tag = u->tag,
+	if (u && found) {
+		c = (struct rcs_completion){.op = RCS_OP_RECV, .len = u->len, .tag = u->tag,
 			.data = u->data, .has_data = u->has_data,
 			.source = u->peer->inserted ? u->peer : NULL, .source_rank = u->peer->rank};
+		cl_struct_give(found, size, &c, sizeof(c));
+	}
 	if (u && claim) {
 		cl_unexp_claim(u);
 		*claim = u;

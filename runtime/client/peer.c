@@ -250,14 +250,15 @@ uint32_t rcs_peer_rank(const rcs_peer *peer)
 	return peer ? peer->rank : UINT32_MAX;
 }
 
-int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info)
+int rcs_peer_query_sized(const rcs_peer *peer, struct rcs_peer_info *info, size_t size)
 {
+	struct rcs_peer_info own = {0};
 	const struct shm_node *n;
 	uint32_t state;
 	rcs_ep *ep;
 	int rc;
 
-	if (!peer || !info)
+	if (!peer || !info || size < CL_PEER_INFO_FIRST)
 		return RCS_ERR_INVALID;
 	ep = peer->ep;
 	rc = cl_enter(ep->ctx);
@@ -265,38 +266,38 @@ int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info)
 		return rc;
 	n = &ep->ch.table->node_tab[peer->key.node];
 	state = atomic_load_explicit(&n->state, memory_order_acquire);
-	memset(info, 0, sizeof(*info));
 	switch (state) {
 	case SHM_NODE_CONNECTING:
-		info->state = RCS_PEER_CONNECTING;
+		own.state = RCS_PEER_CONNECTING;
 		break;
 	case SHM_NODE_UP:
-		info->state = RCS_PEER_UP;
+		own.state = RCS_PEER_UP;
 		break;
 	case SHM_NODE_UNREACHABLE:
-		info->state = RCS_PEER_UNREACHABLE;
+		own.state = RCS_PEER_UNREACHABLE;
 		break;
 	case SHM_NODE_DOWN:
-		info->state = RCS_PEER_LOST;
+		own.state = RCS_PEER_LOST;
 		break;
 	case SHM_NODE_SELF:
-		info->state = RCS_PEER_LOCAL;
+		own.state = RCS_PEER_LOCAL;
 		break;
 	default:
-		info->state = RCS_PEER_UNKNOWN;
+		own.state = RCS_PEER_UNKNOWN;
 		break;
 	}
 	if (peer->gone)
-		info->state = RCS_PEER_LOST;
-	info->node = peer->key.node;
+		own.state = RCS_PEER_LOST;
+	own.node = peer->key.node;
 	/* the table's is of the job, an address's of its step */
-	info->incarnation = peer->has_addr ? peer->addr.incarnation :
+	own.incarnation = peer->has_addr ? peer->addr.incarnation :
 		atomic_load_explicit(&n->incarnation, memory_order_relaxed);
-	info->lane = atomic_load_explicit(&n->lane, memory_order_relaxed);
-	info->lanes_up = atomic_load_explicit(&n->lanes_up, memory_order_relaxed);
-	info->failovers = atomic_load_explicit(&n->failovers, memory_order_relaxed);
-	memcpy(info->host, n->host, sizeof(info->host));
-	info->host[sizeof(info->host) - 1] = '\0';
+	own.lane = atomic_load_explicit(&n->lane, memory_order_relaxed);
+	own.lanes_up = atomic_load_explicit(&n->lanes_up, memory_order_relaxed);
+	own.failovers = atomic_load_explicit(&n->failovers, memory_order_relaxed);
+	memcpy(own.host, n->host, sizeof(own.host));
+	own.host[sizeof(own.host) - 1] = '\0';
+	cl_struct_give(info, size, &own, sizeof(own));
 	cl_leave(ep->ctx);
 	return 0;
 }

@@ -58,9 +58,11 @@ static int recv_any(rcs_ep *ep, const struct rcs_msg *m, rcs_claim *claim)
 	return rc;
 }
 
-int rcs_recv(rcs_ep *ep, const struct rcs_msg *m)
+int rcs_recv_sized(rcs_ep *ep, const struct rcs_msg *m, size_t size)
 {
-	return recv_any(ep, m, NULL);
+	struct rcs_msg own;
+
+	return recv_any(ep, cl_struct_take(m, size, &own, sizeof(own), CL_MSG_FIRST), NULL);
 }
 
 int rcs_trecv(rcs_ep *ep, void *buf, size_t len, rcs_peer *from, uint64_t tag, uint64_t ignore,

@@ -317,14 +317,18 @@ static int rma_any(rcs_ep *ep, const struct rcs_rma *r, enum rcs_op kind)
 	return rc;
 }
 
-int rcs_put(rcs_ep *ep, const struct rcs_rma *r)
+int rcs_put_sized(rcs_ep *ep, const struct rcs_rma *r, size_t size)
 {
-	return rma_any(ep, r, RCS_OP_PUT);
+	struct rcs_rma own;
+
+	return rma_any(ep, cl_struct_take(r, size, &own, sizeof(own), CL_RMA_FIRST), RCS_OP_PUT);
 }
 
-int rcs_get(rcs_ep *ep, const struct rcs_rma *r)
+int rcs_get_sized(rcs_ep *ep, const struct rcs_rma *r, size_t size)
 {
-	return rma_any(ep, r, RCS_OP_GET);
+	struct rcs_rma own;
+
+	return rma_any(ep, cl_struct_take(r, size, &own, sizeof(own), CL_RMA_FIRST), RCS_OP_GET);
 }
 
 static int atomic_locked(rcs_ep *ep, const struct rcs_atomic *a)
@@ -363,10 +367,12 @@ static int atomic_locked(rcs_ep *ep, const struct rcs_atomic *a)
 	return 0;
 }
 
-int rcs_atomic(rcs_ep *ep, const struct rcs_atomic *a)
+int rcs_atomic_sized(rcs_ep *ep, const struct rcs_atomic *a, size_t size)
 {
+	struct rcs_atomic own;
 	int rc;
 
+	a = cl_struct_take(a, size, &own, sizeof(own), CL_ATOMIC_FIRST);
 	if (!ep || !a)
 		return RCS_ERR_INVALID;
 	rc = cl_enter(ep->ctx);

@@ -317,9 +317,11 @@ static int send_any(rcs_ep *ep, const struct rcs_msg *m, bool inject)
 	return rc;
 }
 
-int rcs_send(rcs_ep *ep, const struct rcs_msg *m)
+int rcs_send_sized(rcs_ep *ep, const struct rcs_msg *m, size_t size)
 {
-	return send_any(ep, m, false);
+	struct rcs_msg own;
+
+	return send_any(ep, cl_struct_take(m, size, &own, sizeof(own), CL_MSG_FIRST), false);
 }
 
 int rcs_tsend(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t tag, void *context)

@@ -21,6 +21,16 @@
  * Order. Messages of one endpoint to another are matched in the order they were sent, whatever their
  * sizes, through any failover.
  *
+ * Releases. A program and a library of different releases fit as long as the library's soname stays. Structs
+ * grow at their end, by fields whose 0 means what was before. The library is told the size that the program was
+ * built with: by the field `size` of rcs_init_opts and rcs_ep_opts, of the others by the inline functions below, which
+ * call the function of the same name that ends in _sized. The library takes fields that the program lacks for 0; it
+ * refuses with RCS_ERR_INVALID a struct that has something other than 0 where only a newer library knows a field; what
+ * it fills, it fills as far as the program has room, with 0 beyond what it knows. So, to add: a field goes to the
+ * end and grows sizeof (no gap at the end may hide it), a flag takes a free bit, a function goes under its
+ * release in librcshare.map; nothing is taken away or moved. struct rcs_error, rcs_addr and rcs_key never grow: the
+ * latter two have a version among their bytes.
+ *
  * After fork the child must not use the context (calls return RCS_ERR_FORKED); the parent goes on.
  */
 #ifndef RCSHARE_H
@@ -37,7 +47,7 @@ extern "C" {
 #define RCS_API __attribute__((visibility("default")))
 
 #define RCS_VERSION_MAJOR 0
-#define RCS_VERSION_MINOR 1
+#define RCS_VERSION_MINOR 2
 
 enum rcs_status {
 	RCS_OK = 0,
@@ -132,7 +142,11 @@ struct rcs_limits {
 	uint32_t nodes, node;
 	uint32_t iov_max;
 };
-RCS_API void rcs_limits(const rcs_ctx *ctx, struct rcs_limits *limits);
+RCS_API void rcs_limits_sized(const rcs_ctx *ctx, struct rcs_limits *limits, size_t size);
+static inline void rcs_limits(const rcs_ctx *ctx, struct rcs_limits *limits)
+{
+	rcs_limits_sized(ctx, limits, sizeof(*limits));
+}
 
 /* --- completion queues and counters -------------------------------------------------------- */
 
@@ -160,10 +174,19 @@ struct rcs_completion {
 /* depth: 0 for no bound but memory. A full queue makes requests return RCS_ERR_AGAIN, it never drops. */
 RCS_API int rcs_cq_open(rcs_ctx *ctx, uint32_t depth, rcs_cq **cq, struct rcs_error *err);
 RCS_API void rcs_cq_close(rcs_cq *cq);
+RCS_API int rcs_cq_read_sized(rcs_cq *cq, struct rcs_completion *c, uint32_t n, size_t size);
+RCS_API int rcs_cq_wait_sized(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms,
+	size_t size);
 /* Progresses the context and takes up to n completions: how many, 0 for none, or an error. */
-RCS_API int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n);
+static inline int rcs_cq_read(rcs_cq *cq, struct rcs_completion *c, uint32_t n)
+{
+	return rcs_cq_read_sized(cq, c, n, sizeof(*c));
+}
 /* Waits for at least one: like rcs_cq_read, RCS_ERR_TIMEOUT after timeout_ms (-1: for ever). */
-RCS_API int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms);
+static inline int rcs_cq_wait(rcs_cq *cq, struct rcs_completion *c, uint32_t n, int timeout_ms)
+{
+	return rcs_cq_wait_sized(cq, c, n, timeout_ms, sizeof(*c));
+}
 /*
  * An fd that polls readable when the context may have progress to make. Arm before polling:
  * 0: armed, poll may sleep; RCS_ERR_AGAIN: there is something already, read instead.
@@ -230,7 +253,11 @@ struct rcs_peer_info {
 	uint32_t failovers;
 	char host[64];
 };
-RCS_API int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info);
+RCS_API int rcs_peer_query_sized(const rcs_peer *peer, struct rcs_peer_info *info, size_t size);
+static inline int rcs_peer_query(const rcs_peer *peer, struct rcs_peer_info *info)
+{
+	return rcs_peer_query_sized(peer, info, sizeof(*info));
+}
 
 /* --- tagged messages ----------------------------------------------------------------------- */
 
@@ -252,10 +279,18 @@ struct rcs_msg {
 	void *context;	    /* given back in the completion; may be NULL */
 };
 
+RCS_API int rcs_send_sized(rcs_ep *ep, const struct rcs_msg *m, size_t size);
+RCS_API int rcs_recv_sized(rcs_ep *ep, const struct rcs_msg *m, size_t size);
 /* A receive from a peer that is gone or lost takes what it has sent before; else it ends with RCS_ERR_PEER_GONE or
  * RCS_ERR_NODE_LOST, and a new one is refused so. Receives from any go on. */
-RCS_API int rcs_send(rcs_ep *ep, const struct rcs_msg *m);
-RCS_API int rcs_recv(rcs_ep *ep, const struct rcs_msg *m);
+static inline int rcs_send(rcs_ep *ep, const struct rcs_msg *m)
+{
+	return rcs_send_sized(ep, m, sizeof(*m));
+}
+static inline int rcs_recv(rcs_ep *ep, const struct rcs_msg *m)
+{
+	return rcs_recv_sized(ep, m, sizeof(*m));
+}
 /* Short forms. */
 RCS_API int rcs_tsend(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, uint64_t tag,
 	void *context);
@@ -270,8 +305,13 @@ RCS_API int rcs_inject(rcs_ep *ep, const void *buf, size_t len, rcs_peer *to, ui
  * is taken out of matching and *claim must be received by rcs_recv_claimed.
  */
 typedef struct rcs_claim rcs_claim;
-RCS_API int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
-	struct rcs_completion *found, rcs_claim **claim);
+RCS_API int rcs_probe_sized(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
+	struct rcs_completion *found, rcs_claim **claim, size_t size);
+static inline int rcs_probe(rcs_ep *ep, rcs_peer *from, uint64_t tag, uint64_t ignore,
+	struct rcs_completion *found, rcs_claim **claim)
+{
+	return rcs_probe_sized(ep, from, tag, ignore, found, claim, sizeof(*found));
+}
 RCS_API int rcs_recv_claimed(rcs_ep *ep, rcs_claim *claim, void *buf, size_t len, void *context);
 
 /*
@@ -349,9 +389,17 @@ struct rcs_rma {
 	uint64_t tag, data;	   /* with RCS_PUT_NOTIFY */
 	void *context;		   /* given back in the completion; may be NULL */
 };
+RCS_API int rcs_put_sized(rcs_ep *ep, const struct rcs_rma *r, size_t size);
+RCS_API int rcs_get_sized(rcs_ep *ep, const struct rcs_rma *r, size_t size);
 /* Completions come to tx_cq and tx_cntr: op RCS_OP_PUT, RCS_OP_GET, RCS_OP_ATOMIC, RCS_OP_FLUSH. */
-RCS_API int rcs_put(rcs_ep *ep, const struct rcs_rma *r);
-RCS_API int rcs_get(rcs_ep *ep, const struct rcs_rma *r);
+static inline int rcs_put(rcs_ep *ep, const struct rcs_rma *r)
+{
+	return rcs_put_sized(ep, r, sizeof(*r));
+}
+static inline int rcs_get(rcs_ep *ep, const struct rcs_rma *r)
+{
+	return rcs_get_sized(ep, r, sizeof(*r));
+}
 
 /* Completes when all puts, gets and atomics of ep to peer (NULL: to any) before it have ended, and their
  * notifications have gone out. Its
@@ -378,7 +426,11 @@ struct rcs_atomic {
 	uint32_t pad;
 	void *context;
 };
-RCS_API int rcs_atomic(rcs_ep *ep, const struct rcs_atomic *a);
+RCS_API int rcs_atomic_sized(rcs_ep *ep, const struct rcs_atomic *a, size_t size);
+static inline int rcs_atomic(rcs_ep *ep, const struct rcs_atomic *a)
+{
+	return rcs_atomic_sized(ep, a, sizeof(*a));
+}
 
 /* --- events: rcshare-events(7) ------------------------------------------------------------- */
 
@@ -413,9 +465,13 @@ struct rcs_event {
 	uint32_t missed; /* events before this one that were not told, for want of calls: later ones said more */
 };
 typedef void (*rcs_event_fn)(const struct rcs_event *ev, void *arg);
+RCS_API int rcs_on_event_sized(rcs_ctx *ctx, rcs_event_fn fn, void *arg, size_t size);
 /* fn is called from within calls of this context (or the helper thread), without its lock held. It hears of
  * ranks, nodes and views of its own step alone. NULL ends it. */
-RCS_API int rcs_on_event(rcs_ctx *ctx, rcs_event_fn fn, void *arg);
+static inline int rcs_on_event(rcs_ctx *ctx, rcs_event_fn fn, void *arg)
+{
+	return rcs_on_event_sized(ctx, fn, arg, sizeof(struct rcs_event));
+}
 
 #ifdef __cplusplus
 }
