@@ -265,8 +265,10 @@ int plug_child_spawn(const char *path, char *const argv[], const struct child_us
 	if (middle == 0) {
 		setsid();
 		pid = fork();
-		if (pid == 0)
+		if (pid == 0) {
+			close(report[1]); /* else the read below has no end when the process between is killed */
 			become_daemon(p);
+		}
 		n = write(report[1], &pid, sizeof(pid));
 		_exit(n == sizeof(pid) ? 0 : 1);
 	}

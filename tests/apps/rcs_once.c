@@ -69,7 +69,8 @@ static void put(struct slot *s, uint32_t i, const struct rcs_key *key, uint64_t 
 
 static bool ended(const struct slot *s)
 {
-	if (!s->put.done || !s->taken.done)
+	/* of one that failed, or may have, no number is taken */
+	if (!s->put.done || (!s->put.c.status && !s->taken.done))
 		return false;
 	if (s->put.c.status || s->taken.c.status)
 		app_die("put %llu ended with %s", (unsigned long long)s->value,
