@@ -49,6 +49,21 @@ whole=' 0 lost, 0 duplicated, 0 damaged'
 	[[ $output == *"all ok"* ]]
 }
 
+@test "who waits for an endpoint that is closed in good order is told, behind all that it has sent" {
+	local where
+	for where in "-N1 -n4" "-N3 -n6"; do
+		run rcs $where "$(bed_app rcs_leave)" senders
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[[ $output == *", 0 wrong" ]]
+		run rcs $where "$(bed_app rcs_leave)" receiver
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[ "$(grep -c ', 0 wrong$' <<<"$output")" -eq "$((${where##*-n} - 1))" ]
+		! grep -q ' 0 requests told so' <<<"$output"
+	done
+}
+
 @test "memory that is freed, mapped again or forked between two sends" {
 	run rcs -N2 -n2 "$(bed_app rcs_mem)"
 	echo "$output"
