@@ -72,23 +72,40 @@ bool plug_lock_held(const char *path)
 	return held;
 }
 
-int plug_lock_write(const char *path, const struct plug_lock *l)
+static char *lock_text(const struct plug_lock *l, size_t *len)
 {
-	FILE *f;
-	int i, fd = open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+	char *text = NULL;
+	FILE *f = open_memstream(&text, len);
 
-	if (fd < 0)
-		return -errno;
-	f = fdopen(fd, "w");
-	if (!f) {
-		close(fd);
-		return -ENOMEM;
-	}
+	if (!f)
+		return NULL;
 	fprintf(f, "rcshare %u %u %llu %d %llu %llu %d %s %s\n", l->abi, l->uid, l->pidns, (int)l->pid,
 		l->start, l->born, l->ready, l->node, l->nodelist);
-	for (i = 0; i < l->groups.count; i++)
+	for (int i = 0; i < l->groups.count; i++)
 		fprintf(f, "%s\n", l->groups.job[i]);
-	return fclose(f) ? -EIO : 0;
+	if (!fclose(f))
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* Where there is no room the file stays as it was: it tells of a daemon that lives. */
+int plug_lock_write(const char *path, const struct plug_lock *l)
+{
+	size_t len;
+	char *text = lock_text(l, &len);
+	int fd, rc;
+
+	if (!text)
+		return -ENOMEM;
+	fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	rc = fd < 0 ? -errno : -posix_fallocate(fd, 0, (off_t)len);
+	if (!rc && (pwrite(fd, text, len, 0) != (ssize_t)len || ftruncate(fd, (off_t)len)))
+		rc = -EIO;
+	if (fd >= 0)
+		close(fd);
+	free(text);
+	return rc;
 }
 
 static void read_text(FILE *f, struct plug_lock *l)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +73,38 @@ static void what_is_written_is_read(void **state)
 	plug_lock_free(&r);
 	close(fd);
 	assert_false(plug_lock_held(path));
+}
+
+/* A full /run, here a limit of the file's size: what the file tells of a daemon that lives stays. */
+static void without_room_the_lock_stays_as_it_was(void **state)
+{
+	struct plug_lock l = {.abi = 5, .uid = 12345, .ready = 1, .node = "b0", .nodelist = "b[0-1]"}, r;
+	struct rlimit limit, small = {.rlim_cur = 10, .rlim_max = RLIM_INFINITY};
+	FILE *f = fopen(path, "w");
+
+	(void)state;
+	assert_non_null(f);
+	fclose(f);
+	plug_lock_process(&l, getpid());
+	assert_int_equal(plug_lock_write(path, &l), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	small.rlim_max = limit.rlim_max;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	l.groups.count = 1;
+	strcpy(l.groups.job[0], "/sys/fs/cgroup/job_7");
+	assert_true(plug_lock_write(path, &l) < 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(plug_lock_read(path, &r), 0);
+	assert_int_equal(r.uid, 12345);
+	assert_int_equal(r.pid, getpid());
+	assert_string_equal(r.nodelist, "b[0-1]");
+	assert_int_equal(r.groups.count, 0);
+	plug_lock_free(&r);
+	assert_int_equal(plug_lock_write(path, &l), 0);
+	assert_int_equal(plug_lock_read(path, &r), 0);
+	assert_int_equal(r.groups.count, 1);
+	plug_lock_free(&r);
 }
 
 /* Of one that ended another may have the pid. */
@@ -149,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(without_room_the_lock_stays_as_it_was),
 		cmocka_unit_test(a_process_is_its_pid_and_its_start),
 		cmocka_unit_test(a_pid_of_another_namespace_says_nothing),
 		cmocka_unit_test(the_daemon_of_an_earlier_job_is_told_apart),
