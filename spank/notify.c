@@ -458,34 +458,39 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* 1: the node was heard, 0: not yet, -1: this daemon cannot say. One that is busy has not said so yet. */
+static int await_ask(int fd, const struct shm_witness *ask, struct shm_witness *w)
+{
+	ssize_t n;
+
+	if (send(fd, ask, sizeof(*ask), MSG_NOSIGNAL) != (ssize_t)sizeof(*ask))
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	n = recv(fd, w, sizeof(*w), 0);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != (ssize_t)sizeof(*w) || w->m.type != SHM_MSG_HEARD || w->m.status)
+		return -1;
+	return !w->down;
+}
+
 int notify_await(const char *node, int ms, char *why, size_t size)
 {
-	struct shm_witness ask = {.m = {.type = SHM_MSG_HEARD, .abi = SHM_ABI}, .step = self.step}, w;
+	struct shm_witness ask = {.m = {.type = SHM_MSG_HEARD, .abi = SHM_ABI}, .step = self.step}, w = {0};
 	const struct timespec pause = {.tv_nsec = AWAIT_MS * 1000000L};
 	int64_t until = now_ms() + ms;
-	int fd, heard = 0;
+	int fd, heard;
 
 	if (!self.running || snprintf(ask.node, sizeof(ask.node), "%s", node) >= (int)sizeof(ask.node))
 		return -1;
 	fd = open_socket();
 	if (fd < 0)
 		return -1;
-	while (!heard) {
-		if (send(fd, &ask, sizeof(ask), MSG_NOSIGNAL) != (ssize_t)sizeof(ask) ||
-			recv(fd, &w, sizeof(w), 0) != (ssize_t)sizeof(w) || w.m.type != SHM_MSG_HEARD ||
-			w.m.status)
-			heard = -1;
-		else if (!w.down)
-			heard = 1;
-		else if (now_ms() >= until)
-			break;
-		else
-			nanosleep(&pause, NULL);
-	}
+	while (!(heard = await_ask(fd, &ask, &w)) && now_ms() < until)
+		nanosleep(&pause, NULL);
 	close(fd);
 	if (!heard) {
 		w.m.sentence[sizeof(w.m.sentence) - 1] = '\0';
-		copy_printable(why, size, w.m.sentence);
+		copy_printable(why, size, w.m.type ? w.m.sentence : "the daemon of this node is too busy to say");
 	}
 	return heard;
 }
