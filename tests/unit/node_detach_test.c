@@ -175,6 +175,11 @@ static void the_sockets_end_awaits_what_is_at_its_memory(void **state)
 	region_unuse(&n, n.regions[0]);
 	chan_reap(&n);
 	assert_int_equal(recv(r[0].fd, &x, 1, MSG_DONTWAIT), 0);
+	for (uint32_t i = 0; i < n.regions_n; i++)
+		free(n.regions[i]);
+	free(n.regions);
+	n.regions = NULL;
+	n.regions_n = 0;
 }
 
 /* Many sources with a first credit each: nothing is lost, nothing overtakes, and nobody is detached. */
