@@ -29,7 +29,8 @@ int main(int argc, char **argv)
 	for (unsigned r = 0; r <= CORE_RAILS_MAX; r++)
 		printf(" %.0f", (double)s.drawn[r]);
 	printf("\nunequal rails in %.0f; daemons that came back %.0f, windows that did not grow %.0f, markers taken in a "
-		"fence %.0f", (double)s.unequal, (double)s.restarted, (double)s.grow_failed, (double)s.markers);
+		"fence %.0f, frames of another lane's header %.0f", (double)s.unequal, (double)s.restarted,
+		(double)s.grow_failed, (double)s.markers, (double)s.rewritten);
 	printf("\nsim: %llu seeds, %llu failed\n", o.ran, o.failed);
 	free(s.heap);
 	free(s.end);

@@ -162,6 +162,24 @@ static bool arrive_packets(struct sim *s, struct sim_end *e, uint8_t lane)
 	return true;
 }
 
+/*
+ * The bytes of a frame are those that stand in its slot now. A frame that has gone again on another lane has that
+ * one's header, and its sum does not fit when it is read meanwhile.
+ */
+static void read_slot(struct sim *s, const struct sim_end *e, struct sim_msg *m)
+{
+	uint32_t i = m->seq % CORE_SLOTS;
+
+	m->content = e->slot[i];
+	if (m->gen == e->slot_head[i].gen)
+		return;
+	m->torn = sim_chance(s, 30);
+	m->gen = e->slot_head[i].gen;
+	m->ack = e->slot_head[i].ack;
+	m->limit = e->slot_head[i].limit;
+	s->rewritten++;
+}
+
 static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 {
 	struct sim_qp *q = &e->qp[lane];
@@ -187,7 +205,7 @@ static bool arrive(struct sim *s, struct sim_end *e, uint8_t lane)
 		}
 		p->rx--;
 		if (m.type == SIM_DATA)
-			m.content = e->slot[m.seq % CORE_SLOTS];
+			read_slot(s, e, &m);
 	}
 	p->rq_psn = core_psn_add(p->rq_psn, 1);
 	p->in[p->in_tail++ % SIM_RING] = m;

@@ -165,7 +165,13 @@ static void take(struct sim *s, struct sim_end *e, uint8_t lane, const struct si
 	struct core_link *l = &e->link;
 	enum core_verdict v;
 
+	if (m->torn) {
+		core_link_lane_error(l, lane, e->qp[lane].gen, CORE_R_PROTOCOL, s->now);
+		return;
+	}
 	if (m->inc != l->peer_inc) /* of a daemon that is gone, or not known yet */
+		return;
+	if (m->gen != e->qp[lane].gen) /* sent for another opening of a lane */
 		return;
 	if (m->type != SIM_DATA) {
 		core_link_rx_ack(l, lane, m->gen, m->ack, m->limit, s->now);
@@ -301,6 +307,9 @@ static void post(struct sim *s, struct sim_end *e, const struct core_act *a)
 		m.seq = a->seq;
 		m.content = e->slot[a->seq % CORE_SLOTS];
 		m.to_inc = e->slot_inc[a->seq % CORE_SLOTS];
+		e->slot_head[a->seq % CORE_SLOTS].gen = m.gen;
+		e->slot_head[a->seq % CORE_SLOTS].ack = m.ack;
+		e->slot_head[a->seq % CORE_SLOTS].limit = m.limit;
 	} else if (a->type == CORE_ACT_CTRL) {
 		m.type = SIM_CTRL;
 		m.ctrl = a->ctrl;

@@ -85,6 +85,7 @@ struct sim_msg {
 	uint64_t at; /* earliest arrival */
 	uint64_t seq, ack, limit, content; /* PUT, GET: seq is the request's number; WORD: what it writes */
 	uint16_t piece;
+	bool torn;	  /* frames: read while the slot's header was written for another lane */
 	bool want_word;	  /* frames: the sender's device is known to lie */
 	uint32_t packets; /* PUT, GET, WORD: that have not arrived */
 	uint32_t rkey;	  /* PUT, GET */
@@ -146,6 +147,10 @@ struct sim_end { /* one node's side of a pair */
 	struct sim_qp qp[CORE_LANES];
 	uint64_t slot[CORE_SLOTS];
 	uint32_t slot_inc[CORE_SLOTS];
+	struct { /* the header that stands in it: of the last lane that it was sent on */
+		uint32_t gen;
+		uint64_t ack, limit;
+	} slot_head[CORE_SLOTS];
 	uint32_t epoch; /* events of an earlier one do not happen any more */
 	uint64_t goal, app_at, app_gap;
 	uint32_t app_burst;
@@ -247,7 +252,7 @@ struct sim {
 	uint32_t uid;
 	uint64_t frames;
 	/* topologies of all seeds: of so many rails, the largest */
-	uint64_t drawn[CORE_RAILS_MAX + 1], unequal, restarted, grow_failed, markers;
+	uint64_t drawn[CORE_RAILS_MAX + 1], unequal, restarted, grow_failed, markers, rewritten;
 	int most_nodes, most_pairs;
 	struct sim_ev *heap;
 	uint32_t heap_n, heap_cap;
