@@ -123,9 +123,9 @@ said() { grep -q "$2" "$1"; }
 	grep -h 'ledger\|tests,' "$A" "$B" | sed 's/^/# /' >&3
 }
 
-@test "a device that lies in rq_psn is caught, and its peer's ledger writes tell what was executed" {
+@test "a device that lies in rq_psn or in its flushes is caught, and its peer's ledger writes tell what was executed" {
 	local how
-	for how in stuck ahead random; do
+	for how in stuck ahead random flush; do
 		lab run n1 -- sh -c "echo $how >/tmp/lie"
 		B_ENV=LD_PRELOAD=/tmp/lie.so begin word "${FENCES:-20}"
 		end
