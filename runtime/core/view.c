@@ -29,6 +29,8 @@ void core_view_cfg_default(struct core_view_cfg *cfg)
 void core_view_cfg_timeout(struct core_view_cfg *cfg, uint64_t timeout)
 {
 	cfg->silent_ns = timeout;
+	/* One that has lost the path to a single node is heard through a third, which may have to connect first. */
+	cfg->check_ns = view_max(timeout / 6, cfg->check_ns);
 	cfg->beat_ns = view_max(timeout / 2, cfg->beat_ns);
 	cfg->lease_ns = view_max(4 * timeout, cfg->lease_ns);
 	cfg->pair_ns = view_max(8 * timeout, cfg->pair_ns);

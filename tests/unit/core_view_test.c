@@ -696,6 +696,21 @@ static void a_spare_begins_after_the_last_act_of_whom_it_replaces(void **state)
 	}
 }
 
+/* Nodes that have never spoken have to connect for it, and a busy host takes its time. */
+static void who_is_heard_through_a_third_late_is_not_lost(void **state)
+{
+	(void)state;
+	begin_timeout(6, 0, 3 * SEC);
+	run(SEC);
+	net.slow = 55 * MS;
+	net.cut[0][1] = net.cut[1][0] = true;
+	core_view_suspect(net.v[1], 0, net.now);
+	run(10 * SEC);
+	for (uint16_t i = 0; i < 6; i++)
+		assert_int_equal(net.views[i], 0);
+	net.slow = 0;
+}
+
 /* Whom it reaches does not count: nobody is suspected here, and two of the others are heard. */
 static void without_a_lease_ranks_that_may_be_replaced_stand_still(void **state)
 {
@@ -1040,6 +1055,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_sent_goes_through_a_third),
 		cmocka_unit_test(half_of_the_view_is_never_proposed),
 		cmocka_unit_test(a_spare_begins_after_the_last_act_of_whom_it_replaces),
+		cmocka_unit_test(who_is_heard_through_a_third_late_is_not_lost),
 		cmocka_unit_test(without_a_lease_ranks_that_may_be_replaced_stand_still),
 		cmocka_unit_test(without_spares_a_minority_acts_until_it_is_stopped),
 		cmocka_unit_test(who_never_had_a_lease_is_stopped_too),
