@@ -15,20 +15,37 @@ void view_msg(const struct core_view *v, struct core_view_msg *m, uint8_t type, 
 	m->view = v->view;
 }
 
-/* Someone who can perhaps reach dst; another one each time. */
-static uint16_t relay_for(struct core_view *v, uint16_t dst)
+static bool relays(const struct core_view *v, uint16_t node, uint16_t dst)
+{
+	return view_bit(v->member, node) && !view_bit(v->suspect, node) && node != v->cfg.self && node != dst;
+}
+
+/* The first that relays from dst + from on, upwards or downwards; dst: nobody does. */
+static uint16_t relay_from(const struct core_view *v, uint16_t dst, uint16_t from, bool down)
 {
 	const uint16_t n = v->cfg.nodes;
 
-	v->relay = (uint16_t)((v->relay + 1) % n);
 	for (uint16_t i = 0; i < n; i++) {
-		uint16_t node = (uint16_t)(((uint32_t)dst + v->relay + i) % n);
+		uint16_t off = (uint16_t)((from + i) % n);
+		uint16_t node = (uint16_t)(((uint32_t)dst + (down ? n - off : off)) % n);
 
-		if (view_bit(v->member, node) && !view_bit(v->suspect, node) &&
-			node != v->cfg.self && node != dst)
+		if (relays(v, node, dst))
 			return node;
 	}
 	return dst;
+}
+
+/*
+ * Someone who can perhaps reach dst, another one each time: in turn of its neighbours, who watch it and so are in
+ * contact with it, and of all.
+ */
+static uint16_t relay_for(struct core_view *v, uint16_t dst)
+{
+	const uint16_t turn = v->relay++, k = turn / 2;
+
+	if (turn % 2 || !v->cfg.watch)
+		return relay_from(v, dst, (uint16_t)(k % v->cfg.nodes), false);
+	return relay_from(v, dst, (uint16_t)(1 + k / 2 % v->cfg.watch), k % 2);
 }
 
 static void put(struct core_view *v, uint16_t to, const struct core_view_msg *m)

@@ -957,23 +957,27 @@ static void nothing_left(unsigned devices)
 	MUST(contexts() == devices);
 }
 
-/* One test after the other; ARG of them. Each leaves nothing behind, and the loop never waits. */
+/*
+ * One test after the other; ARG of them. Each leaves nothing behind, and the loop never waits. A host that stands still
+ * spoils one now and then: that one says so and proves nothing.
+ */
 static void case_selftest(uint32_t n)
 {
 	uint64_t total = 0, longest = 0, gap = 0;
 
 	/* the first one starts by itself */
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0, spoiled = 0; i < n;) {
+		unsigned before = told_ledger;
 		uint64_t t0, t;
 
-		if (i) {
+		if (before) {
 			v->rail[0].ledger = VERBS_LEDGER_UNKNOWN;
 			v->rail[0].tests = 0;
 		}
 		t0 = now_ns();
 		verbs_tick(v, t0);
-		MUST(i == 0 || v->rail[0].test);
-		while (told_ledger == i) {
+		MUST(!before || v->rail[0].test);
+		while (told_ledger == before) {
 			t = now_ns();
 			turn();
 			t = now_ns() - t;
@@ -985,8 +989,11 @@ static void case_selftest(uint32_t n)
 		total += i ? t : 0;
 		if (i && t > longest)
 			longest = t;
+		if (told_what == VERBS_LEDGER_UNKNOWN && spoiled++ < 3)
+			continue;
+		i++;
 		if (told_what != VERBS_LEDGER_RQ_PSN || verbs_rail_ledger(v, 0) != told_what)
-			fail("test %u: %s: %s", i + 1, verbs_ledger_name(told_what), verbs_rail_ledger_why(v, 0));
+			fail("test %u: %s: %s", i, verbs_ledger_name(told_what), verbs_rail_ledger_why(v, 0));
 		nothing_left(1);
 	}
 	if (n > 1)
@@ -1016,8 +1023,9 @@ static void case_word(uint32_t rounds)
 	uint64_t covered = 0, beyond = 0;
 	struct ibv_mr *mr;
 
-	UNTIL(told_ledger, 90);
-	MUST((told_what == VERBS_LEDGER_NONE) == !side_a);
+	/* one that a host spoiled is tried again */
+	UNTIL(verbs_rail_ledger(v, 0) != VERBS_LEDGER_UNKNOWN, 150);
+	MUST((verbs_rail_ledger(v, 0) == VERBS_LEDGER_NONE) == !side_a);
 	MUST(mem != MAP_FAILED);
 	mr = ibv_reg_mr(v->rail[0].pd, mem, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	MUST(mr);
