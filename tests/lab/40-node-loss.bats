@@ -34,12 +34,21 @@ begin() { # ARG...: of rcs_survive
 }
 
 lost() {
-	eventually 60 said 4 'event 8 node 2 view 1 '
-	eventually 60 said 4 ': after 200$'
+	eventually 60 said 4 'event 8 node 2 view 1 ' || { account; return 1; }
+	eventually 60 said 4 ': after 200$' || { account; return 1; }
 	for n in n0 n1; do
 		# what must be gone at the end is there now, and seen; a guest that stood still has a lane return
 		eventually 60 all_seen $n || { echo "$n has no $what: $seen"; return 1; }
 		records $n | grep node_lost | grep -q '"peer_host":"n2"'
+	done
+}
+
+# What the ranks said and what each daemon wrote down.
+account() {
+	lab run ctl -- cat /tmp/job
+	for n in n0 n1 n2; do
+		echo "== $n"
+		records $n || :
 	done
 }
 
