@@ -164,7 +164,8 @@ $(B)/bench/%: $(B)/obj/tests/bench/%.o $(CORE) $(WIRE) $(SHM) $(CONF) $(filter-o
 	$(Q)$(CC) $(LDF) -o $@ $^ $(LIBS_node)
 
 units: $(UNITS)
-$(B)/unit/client_place_test: LDF += -rdynamic # its MPI_Initialized is found as a program's is
+# MPI_Initialized and cuPointerGetAttribute of these are found as a program's are
+$(B)/unit/client_place_test $(B)/unit/client_region_test: LDF += -rdynamic
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(CORE) $(WIRE) $(SHM) $(CONF) \
 		$(filter-out $(MAINS),$(NODE) $(CLI) $(CLIENT) $(PMIXO)) \
 		$(filter-out $(B)/obj/spank/plugin.o,$(SPANK))

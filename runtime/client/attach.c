@@ -13,6 +13,7 @@
 #include "client/lib.h"
 
 #define ANSWER_S 60 /* a daemon that is silent for longer is hung */
+#define LOOK_NS	 1000000000ull
 #define CLOSE_NS 1000000000ull
 
 void cl_msg_init(struct shm_msg *m, uint32_t type)
@@ -20,6 +21,26 @@ void cl_msg_init(struct shm_msg *m, uint32_t type)
 	memset(m, 0, sizeof(*m));
 	m->type = type;
 	m->abi = SHM_ABI;
+}
+
+/*
+ * A daemon that hangs lets its lease (until_ns) end, so that nobody waits for it much longer than that. Who was
+ * not answered once is not made to wait again for each of its other regions.
+ */
+static bool answer_comes(struct cl_chan *ch)
+{
+	struct pollfd p = {.fd = ch->sock, .events = POLLIN};
+	uint64_t end = cl_now() + ANSWER_S * 1000000000ull;
+
+	do {
+		cl_poll(&p, 1, ch->silent ? 0 : LOOK_NS);
+		if (p.revents) {
+			ch->silent = false;
+			return true;
+		}
+		ch->silent |= cl_now() >= end || (ch->shm && !cl_chan_acts(ch));
+	} while (!ch->silent);
+	return false;
 }
 
 static int answer_read(struct cl_chan *ch, void *answer, size_t len, int *fds, unsigned *nfds)
@@ -34,6 +55,8 @@ static int answer_read(struct cl_chan *ch, void *answer, size_t len, int *fds, u
 	unsigned want = nfds ? *nfds : 0, got = 0;
 	ssize_t n;
 
+	if (!answer_comes(ch))
+		return -ETIMEDOUT;
 	do
 		n = recvmsg(ch->sock, &mh, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
@@ -163,6 +186,7 @@ bool cl_chan_lost(struct cl_chan *ch)
 		ssize_t n = recv(ch->sock, &m, sizeof(m), MSG_DONTWAIT);
 
 		if (n > 0) {
+			ch->silent = false;
 			if (ch->owed)
 				ch->owed--;
 			continue;

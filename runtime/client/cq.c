@@ -210,7 +210,7 @@ bool cl_ep_unblocked(rcs_ep *ep)
 {
 	uint64_t work = ep->ctx->work;
 
-	if (!ep->blocked && !ep->kick)
+	if (!ep->blocked && !ep->kick && !ep->copying)
 		return false;
 	shm_ring_want(&ep->ch.tx);
 	cl_ep_pump(ep);

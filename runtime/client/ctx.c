@@ -12,6 +12,8 @@
 
 #include "client/lib.h"
 
+#define GIVE_WAY 1000 /* turns of the scheduler; some hundred microseconds */
+
 uint64_t cl_now(void)
 {
 	struct timespec t;
@@ -29,21 +31,37 @@ int cl_enter(rcs_ctx *ctx)
 {
 	if (ctx->fork_gen != cl_fork_gen)
 		return RCS_ERR_FORKED;
-	pthread_mutex_lock(&ctx->lock);
+	if (pthread_mutex_trylock(&ctx->lock)) {
+		ctx->wanted++;
+		pthread_mutex_lock(&ctx->lock);
+		ctx->wanted--;
+	}
 	return 0;
+}
+
+/* A mutex is not fair: who leaves and enters at once has it again before another thread has woken up. */
+static void give_way(const rcs_ctx *ctx)
+{
+	for (int i = 0; i < GIVE_WAY && ctx->wanted; i++)
+		sched_yield();
 }
 
 /* What this thread leaves undone, for lack of room or since a link is busy, is for those who sleep. */
 static void leave_to_sleepers(rcs_ctx *ctx)
 {
-	for (rcs_ep *ep = ctx->eps; ep; ep = ep->next)
-		while (!ep->lost && cl_ep_unblocked(ep))
+	for (rcs_ep *ep = ctx->eps; ep; ep = ep->next) {
+		while (!ep->lost && !ep->copying && cl_ep_unblocked(ep))
 			;
+		if (ep->copying && !ep->lost)
+			cl_ep_bell(ep); /* they have the lock for the next piece */
+	}
 }
 
 /* One thread tells, so that events stay in order; the others leave theirs to it. */
 void cl_leave(rcs_ctx *ctx)
 {
+	bool held_long;
+
 	if (ctx->sleepers)
 		leave_to_sleepers(ctx);
 	while (ctx->evq && !ctx->telling) {
@@ -65,7 +83,11 @@ void cl_leave(rcs_ctx *ctx)
 		pthread_mutex_lock(&ctx->lock);
 		ctx->telling = false;
 	}
+	held_long = ctx->held_long;
+	ctx->held_long = false;
 	pthread_mutex_unlock(&ctx->lock);
+	if (held_long)
+		give_way(ctx);
 }
 
 int rcs_on_event_sized(rcs_ctx *ctx, rcs_event_fn fn, void *arg, size_t size)

@@ -14,7 +14,8 @@
 
 #include "client/lib.h"
 
-#define VM_CHUNK (16ull << 20) /* a few milliseconds: it is looked between them whether this rank may act */
+/* A few milliseconds. Between two of them others may have the lock, and it is looked whether this rank may act. */
+#define VM_CHUNK (16ull << 20)
 #define PUSH_WINDOW (64ull << 10)
 
 void cl_large_fin(rcs_ep *ep, rcs_peer *to, uint64_t op, int status)
@@ -67,27 +68,26 @@ static bool cookie_is_there(const struct cl_op *op)
 }
 
 /*
- * Straight from the sender's memory, as far as it goes. The cookie is read behind each piece: pid may be
+ * A piece of it straight from the sender's memory. The cookie is read behind each piece: pid may be
  * another process's here, or the sender's endpoint closed and its buffer used for something else. What was
  * read then is overwritten by what is pushed, or the receive ends with an error.
  */
-static void vm_read(struct cl_op *op)
+static bool vm_read(struct cl_op *op)
 {
-	while (op->off < op->end && cl_ep_acts(op->ep)) {
-		uint64_t n = op->end - op->off;
-		struct iovec local[CL_IOV_MAX], remote;
-		uint32_t k;
-		ssize_t got;
+	uint64_t n = op->end - op->off;
+	struct iovec local[CL_IOV_MAX], remote;
+	uint32_t k;
+	ssize_t got;
 
-		if (n > VM_CHUNK)
-			n = VM_CHUNK;
-		k = iov_slice(op->iov, op->iov_n, op->off, n, local);
-		remote = (struct iovec){(void *)(uintptr_t)(op->rts.addr + op->off), n};
-		got = process_vm_readv((pid_t)op->rts.pid, local, k, &remote, 1, 0);
-		if (got <= 0 || !cookie_is_there(op))
-			return;
-		op->off += (uint64_t)got;
-	}
+	if (n > VM_CHUNK)
+		n = VM_CHUNK;
+	k = iov_slice(op->iov, op->iov_n, op->off, n, local);
+	remote = (struct iovec){(void *)(uintptr_t)(op->rts.addr + op->off), n};
+	got = process_vm_readv((pid_t)op->rts.pid, local, k, &remote, 1, 0);
+	if (got <= 0 || !cookie_is_there(op))
+		return false;
+	op->off += (uint64_t)got;
+	return true;
 }
 
 static bool local_reg(struct cl_op *op, struct cl_reg *reg)
@@ -150,12 +150,20 @@ static void pull(struct cl_op *op)
 /* op is in CL_FETCH, and stays there if it has to wait. */
 void cl_large_start(struct cl_op *op)
 {
+	bool copied = false;
 	int rc;
 
-	if (op->off < op->end && op->peer->key.node == op->ep->ch.node && op->rts.cookie_at)
-		vm_read(op);
+	if (op->off < op->end && op->peer->key.node == op->ep->ch.node && op->rts.cookie_at && cl_ep_acts(op->ep)) {
+		copied = vm_read(op);
+		op->ep->ctx->work += copied;
+		op->ep->ctx->held_long = true;
+	}
 	if (op->off == op->end) {
 		finish(op, RCS_OK);
+		return;
+	}
+	if (copied) {
+		op->ep->copying = true;
 		return;
 	}
 	if (!cl_ep_acts(op->ep)) {

@@ -8,16 +8,21 @@
  */
 #include "client/lib.h"
 
-static uint64_t until(const rcs_ep *ep)
+static uint64_t until(const struct cl_chan *ch)
 {
-	return atomic_load_explicit(&ep->ch.shm->until_ns, memory_order_acquire);
+	return atomic_load_explicit(&ch->shm->until_ns, memory_order_acquire);
+}
+
+bool cl_chan_acts(const struct cl_chan *ch)
+{
+	uint64_t ns = until(ch);
+
+	return ns == SHM_UNTIL_EVER || cl_now() < ns;
 }
 
 bool cl_ep_acts(const rcs_ep *ep)
 {
-	uint64_t ns = until(ep);
-
-	return ns == SHM_UNTIL_EVER || cl_now() < ns;
+	return cl_chan_acts(&ep->ch);
 }
 
 /* All endpoints of a context are of one step, so one of them tells. */
@@ -40,7 +45,7 @@ void cl_ep_stand_still(rcs_ep *ep)
 	struct wire_rec r;
 
 	/* for good: somewhere in the ring is the event that says why */
-	while (until(ep) == SHM_UNTIL_STOPPED && shm_ring_peek(&ep->ch.rx, &r, &payload) > 0) {
+	while (until(&ep->ch) == SHM_UNTIL_STOPPED && shm_ring_peek(&ep->ch.rx, &r, &payload) > 0) {
 		if (r.type == WIRE_REC_EVENT)
 			cl_recv_record(ep, &r, payload);
 		if (ep->lost)

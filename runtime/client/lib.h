@@ -60,6 +60,7 @@ struct cl_chan {
 	uint64_t rx_credit, answers_max;
 	struct wire_addr addr;
 	uint32_t owed; /* answers on the socket that nobody waits for (DEREG) */
+	bool silent;   /* an answer did not come in time; nobody waits again until one has come */
 	bool dead; /* the endpoint is lost: nobody answers */
 	bool left;  /* it was told that the channel ends */
 	bool ended; /* the daemon has let go of the channel, or is no more */
@@ -254,6 +255,7 @@ struct rcs_ep {
 	uint32_t holds_n; /* peers that were told to send nothing but pieces */
 	bool tx_dirty, kick;
 	bool blocked; /* something waits for what no record will tell: ring room, a busy link */
+	bool copying; /* a piece of a message of this node was copied, and the next one may be */
 	uint32_t idle;
 	uint64_t checked_at;
 };
@@ -286,6 +288,8 @@ struct cl_event {
 
 struct rcs_ctx {
 	pthread_mutex_t lock;
+	_Atomic uint32_t wanted; /* threads that wait for the lock to enter */
+	bool held_long; /* a piece was copied since it was taken: it is given away before it is taken again */
 	rcs_ctx *lib_next; /* list of all, for fork */
 	uint32_t fork_gen;
 	uint32_t flags, rank, nranks;
@@ -431,6 +435,10 @@ void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
 
 /* --- lease.c ------------------------------------------------------------------------------------ */
 bool cl_ep_acts(const rcs_ep *ep); /* the endpoint is not lost */
+bool cl_chan_acts(const struct cl_chan *ch); /* it has its shm */
+
+/* --- device.c ---------------------------------------------------------------------------------- */
+bool cl_memory_is_a_device_s(const void *p);
 bool cl_acts(const rcs_ctx *ctx);
 int cl_ep_status(const rcs_ep *ep); /* 0: requests may be posted; AGAIN, or what it was lost by */
 void cl_ep_stand_still(rcs_ep *ep); /* progress of one that may not act; it may be lost then */

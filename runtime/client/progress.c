@@ -132,11 +132,14 @@ void cl_ep_pump(rcs_ep *ep)
 	ep->kick = !cl_ep_acts(ep);
 	if (ep->kick)
 		return; /* later */
-	ep->blocked = false;
+	ep->blocked = ep->copying = false;
 	cl_ep_drain_ctl(ep);
 	cl_access_pump(ep);
-	DL_FOREACH_SAFE(ep->fetchq, op, otmp)
+	DL_FOREACH_SAFE(ep->fetchq, op, otmp) {
 		cl_large_start(op);
+		if (ep->copying)
+			break; /* one piece a turn */
+	}
 	do {
 		did = false;
 		for (p = ep->active; p; p = tmp) {
@@ -245,7 +248,7 @@ bool cl_ep_progress(rcs_ep *ep)
 			}
 		}
 	}
-	if (ep->kick || ep->blocked)
+	if (ep->kick || ep->blocked || ep->copying)
 		cl_ep_pump(ep);
 	cl_ep_publish(ep);
 	return i == BURST;

@@ -207,6 +207,9 @@ int rcs_region_open(rcs_ctx *ctx, void *addr, size_t len, rcs_region **region, s
 	if (!ctx || !addr || !len || !region || (uintptr_t)addr + len < (uintptr_t)addr)
 		return cl_fail(err, RCS_ERR_INVALID,
 			"rcs_region_open: needs a context, an address and a length");
+	if (cl_memory_is_a_device_s(addr))
+		return cl_fail(err, RCS_ERR_UNSUPPORTED, "%p is memory of a CUDA device, and rcshare moves the host's "
+			"alone: copy it to host memory, or use managed memory", addr);
 	rc = cl_enter(ctx);
 	if (rc)
 		return cl_fail(err, rc, "%s", rcs_status_text(rc));

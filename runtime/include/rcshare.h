@@ -322,7 +322,10 @@ RCS_API int rcs_cancel(rcs_ep *ep, void *context);
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Registers len bytes at addr for zero copy; valid until rcs_region_close. */
+/*
+ * Registers len bytes at addr for zero copy; valid until rcs_region_close. RCS_ERR_UNSUPPORTED: memory of a CUDA
+ * device, as far as the driver's library, where the program has loaded it, knows the address.
+ */
 RCS_API int rcs_region_open(rcs_ctx *ctx, void *addr, size_t len, rcs_region **region,
 	struct rcs_error *err);
 RCS_API int rcs_region_close(rcs_region *region); /* RCS_ERR_BUSY while requests use it */

@@ -133,6 +133,38 @@ static void a_daemon_that_ends_is_noticed_meanwhile(void **state)
 	memset(&b, 0, sizeof(b));
 }
 
+/* Each wait for it ends, and one wait is enough; the regions are there until it says that they are not. */
+static void a_daemon_that_hangs_is_awaited_once(void **state)
+{
+	static uint8_t mem[4][4096];
+	struct rcs_error err;
+	struct rcs_key key;
+	rcs_region *r[4];
+	int rc;
+
+	(void)state;
+	pair_open(1, 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(rcs_region_open(b.ctx, mem[i], sizeof(mem[i]), &r[i], &err), 0);
+		assert_int_equal(rcs_region_key(r[i], b.ep, &key, &err), 0);
+	}
+	fake.hold_dereg = true;
+	may_act(1);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(rcs_region_close(r[i]), RCS_ERR_TIMEOUT);
+	assert_int_equal(b.ep->ch.owed, 1);
+
+	may_act(SHM_UNTIL_EVER);
+	fake.hold_dereg = false;
+	for (int i = 0; i < 4; i++) {
+		while ((rc = rcs_region_close(r[i])) == RCS_ERR_TIMEOUT)
+			settle();
+		assert_int_equal(rc, 0);
+	}
+	assert_int_equal(fake.live_regions, 0);
+	pair_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -140,6 +172,7 @@ int main(void)
 		cmocka_unit_test(a_time_that_passed_is_as_none),
 		cmocka_unit_test(a_stopped_rank_hears_why_and_is_given_nothing),
 		cmocka_unit_test(a_daemon_that_ends_is_noticed_meanwhile),
+		cmocka_unit_test(a_daemon_that_hangs_is_awaited_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

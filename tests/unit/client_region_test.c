@@ -344,6 +344,51 @@ static void alloc_is_shared_with_children(void **state)
 	pair_close();
 }
 
+/* As of CUDA's driver: memory_type and managed of what lies in a page of its own. */
+static uint8_t device_page[4096];
+static unsigned memory_type;
+static int managed;
+
+int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr);
+__attribute__((visibility("default"))) int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
+{
+	if (ptr - (uintptr_t)device_page >= sizeof(device_page))
+		return 1; /* CUDA_ERROR_INVALID_VALUE: memory it knows nothing of */
+	if (attribute == 2)
+		memcpy(data, &memory_type, sizeof(memory_type));
+	else if (attribute == 8)
+		memcpy(data, &managed, sizeof(managed));
+	else
+		return 1;
+	return 0;
+}
+
+static void memory_of_a_device_is_refused(void **state)
+{
+	uint8_t host[64];
+	struct rcs_error err = {0};
+	rcs_region *r = NULL;
+
+	(void)state;
+	pair_open(1, 0);
+	memory_type = 2;
+	managed = 0;
+	assert_int_equal(rcs_region_open(a.ctx, device_page, 64, &r, &err), RCS_ERR_UNSUPPORTED);
+	assert_non_null(strstr(err.sentence, "memory of a CUDA device"));
+	assert_null(r);
+	/* what the host can reach is taken */
+	managed = 1;
+	assert_int_equal(rcs_region_open(a.ctx, device_page, 64, &r, &err), 0);
+	assert_int_equal(rcs_region_close(r), 0);
+	memory_type = 1;
+	managed = 0;
+	assert_int_equal(rcs_region_open(a.ctx, device_page, 64, &r, &err), 0);
+	assert_int_equal(rcs_region_close(r), 0);
+	assert_int_equal(rcs_region_open(a.ctx, host, 64, &r, &err), 0);
+	assert_int_equal(rcs_region_close(r), 0);
+	pair_close();
+}
+
 static void *dereg_soon(void *arg)
 {
 	usleep(50000);
@@ -416,6 +461,7 @@ int main(void)
 		cmocka_unit_test(a_call_makes_one_registration),
 		cmocka_unit_test(key_outlives_a_rail),
 		cmocka_unit_test(key_outlives_memlock),
+		cmocka_unit_test(memory_of_a_device_is_refused),
 		cmocka_unit_test(alloc_before_the_first_endpoint),
 		cmocka_unit_test(alloc_between_endpoints),
 		cmocka_unit_test(alloc_is_shared_with_children),
