@@ -53,6 +53,7 @@ static void tell_rail(struct node *n, uint8_t lane)
 		l->news_failed &= (uint8_t)~bit;
 		l->news_back &= (uint8_t)~bit;
 	}
+	w->failed = 0;
 	if (!failed && !back.peers)
 		return;
 	w->told_at = n->now;
@@ -70,17 +71,16 @@ static void rail_failed(struct link *l, const struct shm_event *ev)
 {
 	struct node *n = l->n;
 	uint8_t bit = (uint8_t)(1u << ev->rail);
-	bool first = true;
+	struct rail_news *w = &n->news[ev->rail];
 
-	for (const struct link *o = n->links; o; o = o->next)
-		first = first && !(o->news_failed & bit);
-	if (first)
-		n->news[ev->rail].first = *ev;
+	if (!w->failed)
+		w->first = *ev;
 	if (l->news_back & bit) { /* nobody has heard that it had come back */
 		l->news_back &= (uint8_t)~bit;
 		l->news_told |= bit;
 		return;
 	}
+	w->failed += !(l->news_failed & bit);
 	l->news_failed |= bit;
 	tell_rail(n, (uint8_t)ev->rail);
 }
@@ -169,6 +169,7 @@ void news_lane_back(struct link *l, uint8_t of_link)
 		n->o.names[l->peer]);
 	if (l->news_failed & bit) { /* nobody has heard of it yet */
 		l->news_failed &= (uint8_t)~bit;
+		n->news[lane].failed--;
 		return;
 	}
 	if (!(l->news_told & bit))

@@ -302,6 +302,7 @@ struct node {
 	struct rail_news {
 		uint64_t told_at;
 		struct shm_event first; /* of what waits to be told */
+		uint32_t failed;	/* links that have it in news_failed */
 	} news[CORE_RAILS_MAX];
 	uint64_t news_at; /* something waits to be told then */
 	uint64_t cut_off_at; /* unreachable peers since then: */
