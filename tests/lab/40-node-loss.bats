@@ -11,7 +11,7 @@ conf() { # JSON
 	done
 }
 
-setup() { conf '{"node_timeout_ms": 3000, "start_timeout_ms": 30000}'; }
+setup() { conf '{"node_timeout_ms": 6000, "start_timeout_ms": 30000}'; }
 
 teardown() {
 	for r in 0 1 mgmt; do lab restore n2 $r || :; done

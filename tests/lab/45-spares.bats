@@ -17,7 +17,7 @@ setup_file() {
 	job -N2 --ntasks-per-node=2 --mpi=pmix --rcshare=require /opt/rcshare/apps/rcs_ckpt --result /tmp/right
 }
 
-setup() { conf '{"node_timeout_ms": 3000, "start_timeout_ms": 30000}'; }
+setup() { conf '{"node_timeout_ms": 6000, "start_timeout_ms": 30000}'; }
 
 teardown() {
 	lab run ctl -- scancel -u lab || :
