@@ -248,7 +248,7 @@ install: all
 	install -m 644 runtime/include/rcshare.h $(DESTDIR)$(INCDIR)/rcshare.h
 	install -m 644 pmix/events.h $(DESTDIR)$(INCDIR)/rcshare_events.h
 	install -m 644 docs/failover.md docs/failover-matrix.md docs/nodes.md docs/security.md docs/compare.md \
-		CHANGELOG.md tests/apps/rcs_ckpt.c $(DESTDIR)$(DOCDIR)
+		docs/figures.md CHANGELOG.md tests/apps/rcs_ckpt.c $(DESTDIR)$(DOCDIR)
 	test -e $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf || \
 		install -m 644 config/rcshare.conf $(DESTDIR)$(SYSCONF)/rcshare/rcshare.conf
 	test -e $(DESTDIR)$(SYSCONF)/slurm/plugstack.conf.d/rcshare.conf || \
