@@ -80,8 +80,10 @@ static void failovers(struct core_link *l, uint64_t now)
 			continue;
 		if (ln->fo.had_traffic && l->active != CORE_LANE_NONE && l->acked >= ln->fo_high) {
 			/* Nothing was left to send again. */
-			if (!ln->fo.resumed_ns)
+			if (!ln->fo.resumed_ns) {
 				ln->fo.resumed_ns = now;
+				ln->fo.to_lane = l->active; /* the best one when it died may have died since */
+			}
 			if (!ln->fo.progress_ns)
 				ln->fo.progress_ns = now;
 		}

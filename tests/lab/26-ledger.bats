@@ -43,9 +43,17 @@ lane_is() { # failover or lane_back: what was told of lane 0 last
 }
 
 goes_on() {
-	local before
+	local before n
 	before=$(rounds)
-	eventually 30 more_rounds "$before"
+	eventually 30 more_rounds "$before" || {
+		tail -n 5 "$out"
+		for n in n0 n1; do
+			echo "== $n"
+			records $n
+			lab run $n -- rcshare status "$id" --json || :
+		done
+		return 1
+	}
 }
 
 mute() { lab drop n0 0 in; lab cut n0 0; } # what n1 answers is lost, what n0 writes arrives; then nothing

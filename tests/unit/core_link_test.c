@@ -181,6 +181,31 @@ static void a_failover_is_recorded(void **state)
 	assert_true(a->failover.resumed_ns < a->failover.progress_ns);
 }
 
+/* Nothing was under way, and the lane that was to be the next one died before anything was sent on it. */
+static void a_failover_names_the_lane_that_has_the_traffic(void **state)
+{
+	struct rig *r = &rig;
+	uint32_t gen[2];
+	const struct core_act *a;
+
+	(void)state;
+	both_up(r);
+	for (uint8_t i = 0; i < 2; i++) {
+		gen[i] = r->l.lane[i].gen;
+		core_link_lane_error(&r->l, i, gen[i], CORE_R_PORT, r->now);
+	}
+	turn(r);
+	r->now += r->l.cfg.ask_ns;
+	turn(r);
+	core_link_fenced(&r->l, 1, gen[1], r->now);
+	core_link_fenced(&r->l, 0, gen[0], r->now);
+	turn(r);
+	a = got(r, CORE_ACT_FAILOVER, 0);
+	assert_non_null(a);
+	assert_true(a->failover.had_traffic);
+	assert_int_equal(a->failover.to_lane, TCP);
+}
+
 static void a_death_is_told_until_the_peer_says_the_same(void **state)
 {
 	struct rig *r = &rig;
@@ -654,6 +679,7 @@ cmocka_unit_test(the_limit_holds),
 		cmocka_unit_test(resumes_at_the_peers_count),
 		cmocka_unit_test(resumes_at_the_last_ack_when_the_peer_is_mute),
 		cmocka_unit_test(a_failover_is_recorded),
+		cmocka_unit_test(a_failover_names_the_lane_that_has_the_traffic),
 		cmocka_unit_test(a_death_is_told_until_the_peer_says_the_same),
 		cmocka_unit_test(the_peers_word_kills_a_live_lane),
 		cmocka_unit_test(a_dead_peer_does_not_keep_the_lane),
