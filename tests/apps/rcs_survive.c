@@ -112,7 +112,7 @@ static void put(uint32_t r)
 	struct side *s = &side[r];
 	uint8_t *from = window + (app.size + r) * opt.put;
 	struct rcs_rma p = {.buf = from, .len = opt.put, .offset = opt.put * app.rank, .key = &s->key,
-		.peer = app_peer(r), .region = region, .context = &s->put};
+		.peer = app_peer(r), .region = region, .context = &s->put, .flags = RCS_PUT_REPLAY};
 	int rc;
 
 	s->put = (struct app_req){0};

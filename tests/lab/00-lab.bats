@@ -185,6 +185,7 @@ setup_file() {
 	eventually 10 lab run n1 -w 1 -- true
 }
 
+# bats test_tags=full
 @test "a killed node is missed by Slurm, and idle after its start" {
 	lab kill n2
 	run lab run n2 -w 1 -- true

@@ -22,6 +22,7 @@ start() { # ARG...: running when this returns. Slurm's PMIx plugin may refuse a 
 	cat "$out"
 	grep -q '^round' "$out"
 	id=$(lab run ctl -- squeue -h -o %i | tail -n 1)
+	eventually 150 proven n0 n1
 }
 
 finish() {

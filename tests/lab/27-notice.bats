@@ -103,7 +103,9 @@ silent_loss() { # DIRECTION...
 }
 
 @test "packets lost on the way to a node: the path" { silent_loss in; }
+# bats test_tags=full
 @test "packets lost on the way from a node: the path" { silent_loss out; }
+# bats test_tags=full
 @test "packets lost both ways: the path" { silent_loss in out; }
 
 # Packets of reliable connections do not leave n1 (opcode 000xxxxx behind IP and UDP), datagrams do.
@@ -150,6 +152,7 @@ busy() { # said of n1 by another, and by n1 of itself
 }
 
 # 40 ms a round trip where it was one, and one packet in a hundred lost, each way.
+# bats test_tags=full
 @test "delay, and loss that RC repairs, cost no lane" {
 	start
 	lab delay n1 0 20

@@ -122,6 +122,7 @@ told() { said 2 'rank [45]: .* RCS_ERR_PARTITIONED'; }
 	next_job
 }
 
+# bats test_tags=full
 @test "a daemon that is killed takes its ranks with it, and the others lose the node" {
 	begin
 	lab run n2 -- pkill -KILL -x rcshared

@@ -65,6 +65,7 @@ ends_right() { # NODE...: that live
 	ends_right n0 n2
 }
 
+# bats test_tags=full
 @test "a spare that is killed before it is needed is not missed" {
 	begin
 	lab kill n2

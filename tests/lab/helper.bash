@@ -70,6 +70,15 @@ job() {
 	return $rc
 }
 
+# proven NODE...: the self-test of their devices has ended. Until then nobody can tell which puts a lane that died
+# has executed, and such a put ends with RCS_ERR_AMBIGUOUS.
+proven() {
+	local n
+	for n; do
+		lab run "$n" -- rcshare status "$id" --json | jq -e 'all(.rails[]; .ledger != "unknown")' >/dev/null || return 1
+	done
+}
+
 # start_job FILE TIMES PATTERN CMD...: CMD on ctl in the background, until PATTERN stands TIMES times in FILE
 # there, what CMD says. Tried again as in job.
 start_job() {
