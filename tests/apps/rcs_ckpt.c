@@ -185,13 +185,13 @@ static bool hear(uint32_t from, void *buf, size_t len, uint64_t t)
 	return false;
 }
 
-/* One-sided requests end by themselves, well or with their node. */
+/* One-sided requests end by themselves, well or with their node. A copy that is written twice is the same copy. */
 static bool move(bool put, struct slot *s, uint64_t number)
 {
 	uint32_t buddy = (rank + per_node) % size;
 	struct request q = {.done = false};
 	struct rcs_rma r = {.buf = s, .len = slot_size, .offset = number % 2 * slot_size, .key = &buddy_key,
-		.peer = peer[buddy].peer, .region = region, .context = &q};
+		.peer = peer[buddy].peer, .region = region, .context = &q, .flags = put ? RCS_PUT_REPLAY : 0};
 	int rc;
 
 	while (!disturbed && (rc = put ? rcs_put(ep, &r) : rcs_get(ep, &r)) != RCS_OK) {

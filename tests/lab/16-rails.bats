@@ -56,7 +56,7 @@ pairs_are() { [[ $(pairs "$1" "$2") == "$3" ]]; }
 
 @test "puts and gets use the keys of the rails that met" {
 	run job --rcshare=require --mpi=pmix -N2 -w n0,n1 --ntasks-per-node=1 /opt/rcshare/apps/rcs_rma --kind put --region \
-		--seconds 5
+		--replay --seconds 5
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ $output == *' 0 lost, 0 doubled, 0 damaged, 0 wrong'* ]]
