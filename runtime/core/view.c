@@ -56,7 +56,7 @@ size_t core_view_size(const struct core_view_cfg *cfg)
 		cfg->watch > VIEW_WATCH)
 		return 0;
 	return sizeof(struct core_view) + 3 * words(cfg) * sizeof(uint64_t) +
-	       cfg->spares * sizeof(struct view_spare) + cfg->nodes * sizeof(uint16_t);
+	       cfg->spares * sizeof(struct view_spare) + 2 * cfg->nodes * sizeof(uint16_t);
 }
 
 struct core_view *core_view_init(void *mem, const struct core_view_cfg *cfg, uint64_t now)
@@ -70,6 +70,7 @@ struct core_view *core_view_init(void *mem, const struct core_view_cfg *cfg, uin
 	v->spoken = v->suspect + words(cfg);
 	v->spare = (struct view_spare *)(v->spoken + words(cfg));
 	v->log = (uint16_t *)(v->spare + cfg->spares);
+	v->relays = v->log + cfg->nodes;
 	for (uint32_t i = 0; i < cfg->nodes; i++)
 		v->member[i / 64] |= 1ull << (i % 64);
 	for (uint32_t i = 0; i < cfg->spares; i++)

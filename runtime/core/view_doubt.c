@@ -215,7 +215,8 @@ static void report(struct core_view *v, uint64_t now)
 	}
 	if (first != v->cfg.self)
 		view_send(v, &m, CORE_VIEW_NONE);
-	v->report_at = now + v->cfg.check_ns;
+	/* the patience of others, and who looks into our cases, count in report_ns */
+	v->report_at = now + view_min(v->cfg.check_ns, v->cfg.report_ns);
 }
 
 void view_doubt_tick(struct core_view *v, uint64_t now)

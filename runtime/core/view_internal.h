@@ -68,6 +68,7 @@ struct core_view {
 	struct core_view_cfg cfg;
 	uint64_t *member, *suspect, *spoken; /* bits; spoken: the machine had a message for it */
 	uint16_t *log;		    /* removed nodes in order */
+	uint16_t *relays;	    /* of each node: so often someone was asked to relay to it */
 	struct view_spare *spare;
 	uint32_t view;
 	uint16_t alive, log_n, last_off;
@@ -112,7 +113,6 @@ struct core_view {
 	bool act_view, act_active, act_stop, act_removed;
 	uint64_t switch_at; /* the earliest */
 	uint64_t polled_at, due_at; /* due_at: the deadline that was told then */
-	uint16_t relay;
 	uint8_t out_head, out_n;
 	struct view_out ring[CORE_VIEW_OUT];
 };

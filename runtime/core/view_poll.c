@@ -41,10 +41,10 @@ static uint16_t relay_from(const struct core_view *v, uint16_t dst, uint16_t fro
  */
 static uint16_t relay_for(struct core_view *v, uint16_t dst)
 {
-	const uint16_t turn = v->relay++, k = turn / 2;
+	const uint16_t turn = v->relays[dst]++, k = turn / 2;
 
 	if (turn % 2 || !v->cfg.watch)
-		return relay_from(v, dst, (uint16_t)(k % v->cfg.nodes), false);
+		return relay_from(v, dst, (uint16_t)((1 + v->cfg.watch + k) % v->cfg.nodes), false);
 	return relay_from(v, dst, (uint16_t)(1 + k / 2 % v->cfg.watch), k % 2);
 }
 

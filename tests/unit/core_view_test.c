@@ -12,7 +12,7 @@
 
 #define MS  1000000ull
 #define SEC (1000 * MS)
-#define MAX 8
+#define MAX 20
 #define QUEUE 4096
 
 /* A step of up to MAX nodes with one clock; messages take 1 ms, or `slow` more. */
@@ -711,6 +711,69 @@ static void who_is_heard_through_a_third_late_is_not_lost(void **state)
 	net.slow = 0;
 }
 
+static bool removed_by_all(uint16_t lost)
+{
+	for (uint16_t i = 0; i < net.cfg.nodes; i++)
+		if (i != lost && core_view_member(net.v[i], lost))
+			return false;
+	return true;
+}
+
+/* The lowest is told of each case as often as it must be to go on with it, however long a check takes. */
+static void whom_its_watchers_report_is_removed_by_the_lowest(void **state)
+{
+	static const uint64_t timeout[] = {1, 20, 60};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		const uint64_t t = timeout[i] * SEC;
+		uint64_t began;
+
+		begin_timeout(16, 0, t);
+		run(3 * t);
+		net.dead[8] = true;
+		for (uint16_t d = 1; d <= net.cfg.watch; d++) {
+			core_view_suspect(net.v[8 - d], 8, net.now);
+			core_view_suspect(net.v[8 + d], 8, net.now);
+		}
+		began = net.now;
+		while (!removed_by_all(8)) {
+			run(10 * MS);
+			assert_true(net.now - began < net.cfg.check_ns + 2 * SEC);
+		}
+	}
+}
+
+/* Two suspects that are asked at the same times: each of them by its neighbours, and as often by all. */
+static void each_suspect_has_relays_of_its_own(void **state)
+{
+	static const uint16_t suspect[2] = {5, 12};
+	unsigned near[2] = {0}, far[2] = {0};
+	struct core_view *v;
+
+	(void)state;
+	begin(20, 0, false);
+	v = net.v[0];
+	for (int k = 0; k < 2; k++)
+		core_view_suspect(v, suspect[k], net.now);
+	for (int i = 0; i < 400; i++) {
+		struct core_view_act a;
+
+		while (core_view_poll(v, net.now + i * (net.cfg.check_ns / 4), &a) != CORE_VIEW_ACT_NONE) {
+			int k = a.msg.dst == suspect[1], off = abs(a.node - suspect[k]);
+
+			if (a.type != CORE_VIEW_ACT_SEND || a.msg.type != CORE_VIEW_CHECK || !off)
+				continue;
+			near[k] += off <= net.cfg.watch;
+			far[k] += off > net.cfg.watch;
+		}
+	}
+	for (int k = 0; k < 2; k++) {
+		assert_true(near[k] > 20 && far[k] > 20);
+		assert_true(near[k] < 3 * far[k] && far[k] < 3 * near[k]);
+	}
+}
+
 /* Whom it reaches does not count: nobody is suspected here, and two of the others are heard. */
 static void without_a_lease_ranks_that_may_be_replaced_stand_still(void **state)
 {
@@ -1056,6 +1119,8 @@ int main(void)
 		cmocka_unit_test(half_of_the_view_is_never_proposed),
 		cmocka_unit_test(a_spare_begins_after_the_last_act_of_whom_it_replaces),
 		cmocka_unit_test(who_is_heard_through_a_third_late_is_not_lost),
+		cmocka_unit_test(whom_its_watchers_report_is_removed_by_the_lowest),
+		cmocka_unit_test(each_suspect_has_relays_of_its_own),
 		cmocka_unit_test(without_a_lease_ranks_that_may_be_replaced_stand_still),
 		cmocka_unit_test(without_spares_a_minority_acts_until_it_is_stopped),
 		cmocka_unit_test(who_never_had_a_lease_is_stopped_too),
