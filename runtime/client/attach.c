@@ -30,16 +30,19 @@ void cl_msg_init(struct shm_msg *m, uint32_t type)
 static bool answer_comes(struct cl_chan *ch)
 {
 	struct pollfd p = {.fd = ch->sock, .events = POLLIN};
-	uint64_t end = cl_now() + ANSWER_S * 1000000000ull;
+	uint64_t end = cl_now() + ANSWER_S * 1000000000ull, until;
 
+	cl_chan_lapsed(ch, &until);
+	ch->silent &= until == ch->silent_until; /* else it has said more since */
 	do {
 		cl_poll(&p, 1, ch->silent ? 0 : LOOK_NS);
 		if (p.revents) {
 			ch->silent = false;
 			return true;
 		}
-		ch->silent |= cl_now() >= end || (ch->shm && !cl_chan_acts(ch));
+		ch->silent |= cl_chan_lapsed(ch, &until) || cl_now() >= end;
 	} while (!ch->silent);
+	ch->silent_until = until;
 	return false;
 }
 

@@ -263,17 +263,19 @@ static void cq_sleep(rcs_cq *cq, uint64_t until)
 	rcs_ctx *ctx = cq->ctx;
 	struct pollfd p = {.fd = cq->epfd, .events = POLLIN};
 	uint64_t ns, now = cl_now();
+	bool acts;
 
 	efd_drain(cq->efd);
 	if (cl_arm(ctx) && cl_acts(ctx))
 		return;
-	ns = cl_acts(ctx) ? CL_SLEEP_NS : CL_STILL_NS;
+	acts = cl_acts(ctx);
+	ns = acts ? CL_SLEEP_NS : CL_STILL_NS;
 	if (until - now < ns)
 		ns = until > now ? until - now : 0;
 	ctx->sleepers++;
 	cq->waiters++;
 	cl_leave(ctx);
-	cl_poll(&p, 1, ns);
+	cl_poll(&p, acts, ns); /* past the lease no bell is for us */
 	pthread_mutex_lock(&ctx->lock);
 	cq->waiters--;
 	ctx->sleepers--;

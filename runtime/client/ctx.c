@@ -35,14 +35,15 @@ int cl_enter(rcs_ctx *ctx)
 		ctx->wanted++;
 		pthread_mutex_lock(&ctx->lock);
 		ctx->wanted--;
+		ctx->entered++;
 	}
 	return 0;
 }
 
 /* A mutex is not fair: who leaves and enters at once has it again before another thread has woken up. */
-static void give_way(const rcs_ctx *ctx)
+static void give_way(const rcs_ctx *ctx, uint32_t entered)
 {
-	for (int i = 0; i < GIVE_WAY && ctx->wanted; i++)
+	for (int i = 0; i < GIVE_WAY && ctx->wanted && ctx->entered == entered; i++)
 		sched_yield();
 }
 
@@ -60,6 +61,7 @@ static void leave_to_sleepers(rcs_ctx *ctx)
 /* One thread tells, so that events stay in order; the others leave theirs to it. */
 void cl_leave(rcs_ctx *ctx)
 {
+	uint32_t entered = ctx->entered;
 	bool held_long;
 
 	if (ctx->sleepers)
@@ -87,7 +89,7 @@ void cl_leave(rcs_ctx *ctx)
 	ctx->held_long = false;
 	pthread_mutex_unlock(&ctx->lock);
 	if (held_long)
-		give_way(ctx);
+		give_way(ctx, entered);
 }
 
 int rcs_on_event_sized(rcs_ctx *ctx, rcs_event_fn fn, void *arg, size_t size)

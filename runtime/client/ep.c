@@ -272,7 +272,7 @@ static bool say_goodbye(rcs_ep *ep)
 {
 	bool read = false;
 	rcs_peer *p, *tmp;
-	struct cl_op *op;
+	struct cl_op *op, *otmp;
 	rcs_claim *u;
 
 	DL_FOREACH(ep->unexp, u)
@@ -281,8 +281,11 @@ static bool say_goodbye(rcs_ep *ep)
 	DL_FOREACH(ep->claimed, u)
 		if (u->large)
 			cl_large_fin(ep, u->peer, u->remote, RCS_ERR_PEER_GONE);
-	DL_FOREACH(ep->fetchq, op)
+	DL_FOREACH_SAFE(ep->fetchq, op, otmp) {
 		cl_large_fin(ep, op->peer, op->remote, RCS_ERR_PEER_GONE);
+		cl_op_unlink(op); /* the sender's buffer is its own again */
+		cl_op_end_recv(op, RCS_ERR_CLOSED);
+	}
 	HASH_ITER(hh, ep->peers, p, tmp) {
 		DL_FOREACH(p->fetching, op)
 			cl_large_fin(ep, p, op->remote, RCS_ERR_PEER_GONE);

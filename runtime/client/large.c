@@ -150,13 +150,16 @@ static void pull(struct cl_op *op)
 /* op is in CL_FETCH, and stays there if it has to wait. */
 void cl_large_start(struct cl_op *op)
 {
+	const bool local = op->off < op->end && op->peer->key.node == op->ep->ch.node && op->rts.cookie_at;
 	bool copied = false;
 	int rc;
 
-	if (op->off < op->end && op->peer->key.node == op->ep->ch.node && op->rts.cookie_at && cl_ep_acts(op->ep)) {
+	if (local && op->ep->copying)
+		return; /* one piece a turn, of whichever message */
+	if (local && cl_ep_acts(op->ep)) {
 		copied = vm_read(op);
 		op->ep->ctx->work += copied;
-		op->ep->ctx->held_long = true;
+		op->ep->ctx->held_long |= copied && op->off < op->end;
 	}
 	if (op->off == op->end) {
 		finish(op, RCS_OK);

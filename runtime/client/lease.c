@@ -13,16 +13,17 @@ static uint64_t until(const struct cl_chan *ch)
 	return atomic_load_explicit(&ch->shm->until_ns, memory_order_acquire);
 }
 
-bool cl_chan_acts(const struct cl_chan *ch)
+bool cl_ep_acts(const rcs_ep *ep)
 {
-	uint64_t ns = until(ch);
+	uint64_t ns = until(&ep->ch);
 
 	return ns == SHM_UNTIL_EVER || cl_now() < ns;
 }
 
-bool cl_ep_acts(const rcs_ep *ep)
+bool cl_chan_lapsed(const struct cl_chan *ch, uint64_t *ns)
 {
-	return cl_chan_acts(&ep->ch);
+	*ns = ch->shm ? until(ch) : SHM_UNTIL_EVER;
+	return *ns != SHM_UNTIL_EVER && *ns != SHM_UNTIL_LATER && cl_now() >= *ns;
 }
 
 /* All endpoints of a context are of one step, so one of them tells. */

@@ -60,7 +60,8 @@ struct cl_chan {
 	uint64_t rx_credit, answers_max;
 	struct wire_addr addr;
 	uint32_t owed; /* answers on the socket that nobody waits for (DEREG) */
-	bool silent;   /* an answer did not come in time; nobody waits again until one has come */
+	bool silent;   /* an answer did not come in time; nobody waits again until one has come, or the lease is another */
+	uint64_t silent_until; /* what until_ns was then */
 	bool dead; /* the endpoint is lost: nobody answers */
 	bool left;  /* it was told that the channel ends */
 	bool ended; /* the daemon has let go of the channel, or is no more */
@@ -81,6 +82,7 @@ struct cl_ep_reg {
 	uint32_t epoch[WIRE_RAILS_MAX]; /* of the table: the device that it was registered with, by rail */
 	bool home;	/* rcs_alloc: the daemon maps the memory for this channel */
 	bool exported;	/* others have its key */
+	int ending;	/* its endpoint is closed, and this socket ends when the daemon has let go of the channel */
 };
 
 struct rcs_region {
@@ -90,6 +92,7 @@ struct rcs_region {
 	bool alloced;
 	uint32_t uses;	       /* requests under way */
 	struct cl_ep_reg *regs; /* one an endpoint that used it */
+	struct cl_ep_reg *ended; /* those of closed endpoints by which others may still reach the memory */
 	rcs_region *prev, *next;
 };
 
@@ -288,7 +291,8 @@ struct cl_event {
 
 struct rcs_ctx {
 	pthread_mutex_t lock;
-	_Atomic uint32_t wanted; /* threads that wait for the lock to enter */
+	_Atomic uint32_t wanted;  /* threads that wait for the lock to enter */
+	_Atomic uint32_t entered; /* by such threads */
 	bool held_long; /* a piece was copied since it was taken: it is given away before it is taken again */
 	rcs_ctx *lib_next; /* list of all, for fork */
 	uint32_t fork_gen;
@@ -435,7 +439,7 @@ void cl_poll(struct pollfd *p, unsigned n, uint64_t ns);
 
 /* --- lease.c ------------------------------------------------------------------------------------ */
 bool cl_ep_acts(const rcs_ep *ep); /* the endpoint is not lost */
-bool cl_chan_acts(const struct cl_chan *ch); /* it has its shm */
+bool cl_chan_lapsed(const struct cl_chan *ch, uint64_t *until); /* it had time to act, and that is over */
 
 /* --- device.c ---------------------------------------------------------------------------------- */
 bool cl_memory_is_a_device_s(const void *p);

@@ -173,6 +173,13 @@ int cl_reg_make(rcs_ctx *ctx, struct cl_chan *ch, void *addr, uint64_t len, stru
 			cl_reg_drop(ch, &none);
 		return cl_fail(err, RCS_ERR_AGAIN, "the rcshare daemon's loan had ended: %s", ans.sentence);
 	}
+	if (rc == -ETIMEDOUT) {
+		struct cl_reg none = {.key = lent.key};
+
+		if (!key.region)
+			cl_reg_drop(ch, &none); /* whether it was taken or not */
+		return cl_fail(err, RCS_ERR_AGAIN, "the registration was not answered: %s", ans.sentence);
+	}
 	if (rc)
 		return cl_fail(err, RCS_ERR_RUNTIME_LOST, "the registration was not taken: %s",
 			ans.sentence[0] ? ans.sentence : strerror(-rc));

@@ -4,6 +4,7 @@
  * so a region has one for each endpoint that used it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -117,7 +118,10 @@ static int dereg(struct cl_chan *ch, const struct cl_reg *reg)
 	return 0;
 }
 
-/* What only this endpoint's own requests use ends with the channel; others' requests are awaited. */
+/*
+ * What only this endpoint's own requests use ends with the channel; others' requests are awaited, if need be by
+ * whoever closes the region.
+ */
 void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep)
 {
 	for (rcs_region *r = ctx->regions; r; r = r->next)
@@ -126,11 +130,34 @@ void cl_region_forget(rcs_ctx *ctx, rcs_ep *ep)
 				p = &e->next;
 				continue;
 			}
-			if (e->exported)
-				dereg(&ep->ch, &e->reg);
 			*p = e->next;
-			free(e);
+			e->ending = -1;
+			if (e->exported && dereg(&ep->ch, &e->reg))
+				e->ending = fcntl(ep->ch.sock, F_DUPFD_CLOEXEC, 0);
+			if (e->ending < 0) {
+				free(e);
+				continue;
+			}
+			e->next = r->ended;
+			r->ended = e;
 		}
+}
+
+/* The daemon has let go of the channels of closed endpoints that did not say so in time. */
+static bool ended_wait(rcs_region *r)
+{
+	struct cl_ep_reg *e;
+
+	while ((e = r->ended)) {
+		struct cl_chan ch = {.sock = e->ending};
+
+		if (!cl_chan_end_wait(&ch))
+			return false;
+		r->ended = e->next;
+		close(e->ending);
+		free(e);
+	}
+	return true;
 }
 
 void cl_region_rehome(rcs_ctx *ctx, rcs_ep *ep)
@@ -161,6 +188,11 @@ void cl_region_abandon(rcs_region *r)
 {
 	for (struct cl_ep_reg *e = r->regs, *next; e; e = next) {
 		next = e->next;
+		free(e);
+	}
+	for (struct cl_ep_reg *e = r->ended, *next; e; e = next) {
+		next = e->next;
+		close(e->ending);
 		free(e);
 	}
 	DL_DELETE(r->ctx->regions, r);
@@ -223,6 +255,8 @@ static int region_drop(rcs_region *r)
 {
 	struct cl_ep_reg *e;
 
+	if (!ended_wait(r))
+		return RCS_ERR_TIMEOUT;
 	while ((e = r->regs)) {
 		int rc = dereg(chan_of(r, e), &e->reg);
 

@@ -160,6 +160,15 @@ static uint64_t due(const struct core_view *v)
 	return CORE_NEVER;
 }
 
+/*
+ * Perhaps the network between two halves is away. When it comes back some are heard before others, and those who are
+ * left then are few enough: they are looked at once more before they are proposed.
+ */
+static bool too_many(const struct core_view *v)
+{
+	return v->alive > 2 && v->want.n && !leaves_majority(v, &v->want);
+}
+
 void view_ballot_tick(struct core_view *v, uint64_t now)
 {
 	if (now < due(v))
@@ -169,6 +178,11 @@ void view_ballot_tick(struct core_view *v, uint64_t now)
 		return;
 	}
 	wanted(v, &v->want);
+	if (too_many(v) || v->too_many) {
+		v->too_many = too_many(v);
+		view_doubt_again(v, now);
+		return;
+	}
 	if (!leaves_majority(v, &v->want) || (by_witness(v) && !witnessed(v, &v->want))) {
 		v->propose_at = now + v->cfg.step_ns + view_noise(v, v->cfg.step_ns);
 		return;

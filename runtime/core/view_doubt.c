@@ -130,18 +130,26 @@ void view_doubt_forget(struct core_view *v, uint64_t now)
 	}
 }
 
+static void look_anew(struct core_view *v, struct view_case *c, uint64_t now)
+{
+	c->alive = c->lost = false;
+	c->ask_at = now;
+	c->verdict_at = now + v->cfg.check_ns;
+}
+
 /* We did not run: nobody could answer us. */
 void view_doubt_overslept(struct core_view *v, uint64_t now)
 {
-	for (uint8_t i = 0; i < v->case_n; i++) {
-		struct view_case *c = &v->cases[i];
+	for (uint8_t i = 0; i < v->case_n; i++)
+		if (!v->cases[i].lost)
+			look_anew(v, &v->cases[i], now);
+}
 
-		if (c->lost)
-			continue;
-		c->alive = false;
-		c->ask_at = now;
-		c->verdict_at = now + v->cfg.check_ns;
-	}
+void view_doubt_again(struct core_view *v, uint64_t now)
+{
+	for (uint8_t i = 0; i < v->case_n; i++)
+		if (v->cases[i].lost && !v->cases[i].rule)
+			look_anew(v, &v->cases[i], now);
 }
 
 void view_doubt_lost(const struct core_view *v, struct view_set *s)

@@ -83,6 +83,7 @@ struct core_view {
 	uint64_t ballot, round; /* round: highest seen */
 	struct view_set want;
 	uint64_t wave_end, propose_at;
+	bool too_many; /* so many were lost last that they could not be proposed */
 	uint16_t word; /* the witness's */
 	/* waves: [0] of ballots, [1] beats */
 	struct view_wave wave[2];
@@ -188,6 +189,7 @@ void view_doubt_heard(struct core_view *v, uint16_t node, uint64_t now);
 void view_doubt_held(struct core_view *v, uint64_t now);
 void view_doubt_forget(struct core_view *v, uint64_t now);
 void view_doubt_tick(struct core_view *v, uint64_t now);
+void view_doubt_again(struct core_view *v, uint64_t now);
 void view_doubt_overslept(struct core_view *v, uint64_t now);
 uint64_t view_doubt_due(const struct core_view *v);
 void view_doubt_lost(const struct core_view *v, struct view_set *s);

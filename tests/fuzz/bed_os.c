@@ -15,9 +15,11 @@
 #include <unistd.h>
 
 #undef epoll_wait /* the system's own */
+#undef poll
 #undef recvmsg
 int epoll_wait(int fd, struct epoll_event *ev, int n, int ms);
 ssize_t recvmsg(int fd, struct msghdr *m, int flags);
+int poll(struct pollfd *p, nfds_t n, int ms);
 
 static uint64_t now = 1000000000000ull;
 static uint8_t memory[BED_MEM_LEN];
@@ -106,10 +108,18 @@ int bed_poll(struct pollfd *p, nfds_t n, int ms)
 
 int bed_ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *set)
 {
-	(void)p;
-	(void)n;
+	uint64_t left = (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec;
+
 	(void)set;
-	return bed_nanosleep(t, NULL);
+	for (int i = 0;; i++) {
+		uint64_t step = i < 10 ? 1000 : 100 * BED_MS;
+		int ready = poll(p, n, 0);
+
+		if (ready || !left)
+			return ready;
+		nap(step < left ? step : left);
+		left -= step < left ? step : left;
+	}
 }
 
 /* An answer of a daemon is there after a few turns, or a second after what it has to wait for. */

@@ -133,35 +133,87 @@ static void a_daemon_that_ends_is_noticed_meanwhile(void **state)
 	memset(&b, 0, sizeof(b));
 }
 
-/* Each wait for it ends, and one wait is enough; the regions are there until it says that they are not. */
-static void a_daemon_that_hangs_is_awaited_once(void **state)
+static uint8_t mem[4][4096];
+static rcs_region *region[4];
+
+/* Regions that others have keys of, a daemon that does not answer, and a lease that is over. */
+static void begin_hung(void)
 {
-	static uint8_t mem[4][4096];
 	struct rcs_error err;
 	struct rcs_key key;
-	rcs_region *r[4];
-	int rc;
 
-	(void)state;
 	pair_open(1, 0);
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(rcs_region_open(b.ctx, mem[i], sizeof(mem[i]), &r[i], &err), 0);
-		assert_int_equal(rcs_region_key(r[i], b.ep, &key, &err), 0);
+		assert_int_equal(rcs_region_open(b.ctx, mem[i], sizeof(mem[i]), &region[i], &err), 0);
+		assert_int_equal(rcs_region_key(region[i], b.ep, &key, &err), 0);
 	}
 	fake.hold_dereg = true;
-	may_act(1);
-	for (int i = 0; i < 4; i++)
-		assert_int_equal(rcs_region_close(r[i]), RCS_ERR_TIMEOUT);
-	assert_int_equal(b.ep->ch.owed, 1);
+	may_act(SHM_UNTIL_LATER + 1);
+}
 
-	may_act(SHM_UNTIL_EVER);
-	fake.hold_dereg = false;
-	for (int i = 0; i < 4; i++) {
-		while ((rc = rcs_region_close(r[i])) == RCS_ERR_TIMEOUT)
+static void close_at_last(int from)
+{
+	int rc;
+
+	for (int i = from; i < 4; i++) {
+		while ((rc = rcs_region_close(region[i])) == RCS_ERR_TIMEOUT)
 			settle();
 		assert_int_equal(rc, 0);
 	}
 	assert_int_equal(fake.live_regions, 0);
+}
+
+/* Each wait for it ends, and one wait is enough; the regions are there until it says that they are not. */
+static void a_daemon_that_hangs_is_awaited_once(void **state)
+{
+	(void)state;
+	begin_hung();
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(rcs_region_close(region[i]), RCS_ERR_TIMEOUT);
+	assert_int_equal(b.ep->ch.owed, 1);
+	may_act(SHM_UNTIL_EVER);
+	fake.hold_dereg = false;
+	close_at_last(0);
+	pair_close();
+}
+
+static void *answers(void *arg)
+{
+	(void)arg;
+	usleep(50000);
+	fake.hold_dereg = false;
+	return NULL;
+}
+
+static void a_daemon_that_has_said_more_is_awaited_again(void **state)
+{
+	struct rcs_error err;
+	pthread_t t;
+	rcs_region *r;
+	void *p;
+
+	(void)state;
+	begin_hung();
+	assert_int_equal(rcs_region_close(region[0]), RCS_ERR_TIMEOUT);
+	may_act(cl_now() + 60000000000ull);
+	pthread_create(&t, NULL, answers, NULL);
+	assert_int_equal(rcs_alloc(b.ctx, 4096, &p, &r, &err), 0);
+	pthread_join(t, NULL);
+	assert_int_equal(rcs_free(r), 0);
+	close_at_last(0);
+	pair_close();
+}
+
+/* Its daemon has not let go of the endpoint's registrations: others can still write by them. */
+static void a_region_outlives_the_endpoint_that_nobody_let_go_of(void **state)
+{
+	(void)state;
+	begin_hung();
+	rcs_ep_close(b.ep);
+	assert_true(fake.live_regions > 0);
+	assert_int_equal(rcs_region_close(region[0]), RCS_ERR_TIMEOUT);
+	fake.hold_dereg = false;
+	close_at_last(0);
 	pair_close();
 }
 
@@ -173,6 +225,8 @@ int main(void)
 		cmocka_unit_test(a_stopped_rank_hears_why_and_is_given_nothing),
 		cmocka_unit_test(a_daemon_that_ends_is_noticed_meanwhile),
 		cmocka_unit_test(a_daemon_that_hangs_is_awaited_once),
+		cmocka_unit_test(a_daemon_that_has_said_more_is_awaited_again),
+		cmocka_unit_test(a_region_outlives_the_endpoint_that_nobody_let_go_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
