@@ -774,6 +774,36 @@ static void each_suspect_has_relays_of_its_own(void **state)
 	}
 }
 
+static void join_again(uint16_t i, uint16_t j)
+{
+	net.cut[i][j] = net.cut[j][i] = false;
+	core_view_trust(net.v[i], j, net.now);
+	core_view_trust(net.v[j], i, net.now);
+}
+
+/* A switch between two halves stands still for a while, and its ports come back one after the other. */
+static void halves_that_meet_again_lose_nobody(void **state)
+{
+	(void)state;
+	begin_timeout(6, 0, 6 * SEC);
+	run(SEC);
+	for (uint16_t i = 0; i < 3; i++)
+		for (uint16_t j = 3; j < 6; j++) {
+			net.cut[i][j] = net.cut[j][i] = true;
+			core_view_suspect(net.v[i], j, net.now);
+			core_view_suspect(net.v[j], i, net.now);
+		}
+	run(5 * SEC);
+	join_again(0, 3);
+	run(SEC / 4);
+	for (uint16_t i = 0; i < 3; i++)
+		for (uint16_t j = 3; j < 6; j++)
+			join_again(i, j);
+	run(10 * SEC);
+	for (uint16_t i = 0; i < 6; i++)
+		assert_int_equal(net.views[i], 0);
+}
+
 /* Whom it reaches does not count: nobody is suspected here, and two of the others are heard. */
 static void without_a_lease_ranks_that_may_be_replaced_stand_still(void **state)
 {
@@ -1117,6 +1147,7 @@ int main(void)
 		cmocka_unit_test(a_grant_counts_from_what_it_echoes),
 		cmocka_unit_test(what_cannot_be_sent_goes_through_a_third),
 		cmocka_unit_test(half_of_the_view_is_never_proposed),
+		cmocka_unit_test(halves_that_meet_again_lose_nobody),
 		cmocka_unit_test(a_spare_begins_after_the_last_act_of_whom_it_replaces),
 		cmocka_unit_test(who_is_heard_through_a_third_late_is_not_lost),
 		cmocka_unit_test(whom_its_watchers_report_is_removed_by_the_lowest),
