@@ -62,15 +62,6 @@ teardown() {
 	conf '{"node_timeout_ms": 20000}'
 }
 
-@test "a cut cable is the local port here and the remote port there" {
-	start
-	lab cut n1 0
-	eventually 30 verdicts n1 2 '.verdict == "local port" and .reason == "port"'
-	eventually 30 verdicts n0 1 '.verdict == "remote port"'
-	eventually 30 verdicts n2 1 '.verdict == "remote port"'
-	traffic_ends
-}
-
 # moved TIMES: each of n1's links has lost lane 0 so often, at both ends
 moved() {
 	local n
@@ -80,6 +71,34 @@ moved() {
 	done
 }
 
+# until_said HARM HEAL CHECK: a guest that stands still just then has another story to tell (it was busy; packets
+# were lost before it looked at its port), and the lane stays away: then it is done once more.
+until_said() {
+	local try
+	for try in 1 2 3; do
+		$1
+		eventually 30 moved $try
+		! $3 || return 0
+		$2
+		eventually 60 all_lanes
+	done
+	echo "not said in $try tries: $3"
+	return 1
+}
+
+pull_cable() { lab cut n1 0; }
+plug_cable() { lab restore n1 0; }
+all_say_port() {
+	verdicts n1 2 '.verdict == "local port" and .reason == "port"' &&
+		verdicts n0 1 '.verdict == "remote port"' && verdicts n2 1 '.verdict == "remote port"'
+}
+
+@test "a cut cable is the local port here and the remote port there" {
+	start
+	until_said pull_cable plug_cable all_say_port
+	traffic_ends
+}
+
 # Both may notice, who loses packets and who waits for answers; all have to call it the path. Who noticed by itself
 # had asked both ways.
 all_say_path() {
@@ -87,20 +106,14 @@ all_say_path() {
 		noticed '.peer_answered and .probe == "lost"'
 }
 
-# A guest that stood still just then is called busy, and its lane stays away: then it is done once more.
 silent_loss() { # DIRECTION...
-	local d try
+	directions=$*
 	start
-	for try in 1 2 3; do
-		for d; do lab drop n1 0 "$d"; done
-		eventually 30 moved $try
-		! all_say_path || break
-		lab undrop n1 0
-		eventually 60 all_lanes
-	done
-	all_say_path
+	until_said lose_packets find_packets all_say_path
 	traffic_ends
 }
+lose_packets() { local d; for d in $directions; do lab drop n1 0 "$d"; done; }
+find_packets() { lab undrop n1 0; }
 
 @test "packets lost on the way to a node: the path" { silent_loss in; }
 # bats test_tags=full

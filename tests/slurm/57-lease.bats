@@ -34,6 +34,8 @@ teardown() {
 	touch "$until"
 	id=$("$bed" run -- squeue -h -o %i)
 	[[ -z $id ]] || "$bed" run -- scancel $id || :
+	# of a node that was away slurmctld may have given up the job's end: it tells it when slurmd registers
+	[[ -z ${cut:-} ]] || BED_WAIT=30 eventually nothing_left || "$bed" restart-slurmd "$cut"
 	eventually nothing_left
 }
 
