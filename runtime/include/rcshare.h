@@ -211,7 +211,8 @@ struct rcs_ep_opts {
 /*
  * Local, never collective. Closing awaits, for a few seconds at most, gets that may still write into memory,
  * notifications (RCS_PUT_NOTIFY) and messages of rcs_inject that still wait for room at their receiver, and what
- * others do with the keys this endpoint made. Whoever waits for something of a closed endpoint hears
+ * others do with the keys this endpoint made. (Where the daemon does not let go of a region in that time,
+ * rcs_region_close says so, and is to be called again.) Whoever waits for something of a closed endpoint hears
  * RCS_ERR_PEER_GONE, behind all that the endpoint had sent.
  */
 RCS_API int rcs_ep_open(rcs_ctx *ctx, const struct rcs_ep_opts *opts, rcs_ep **ep,
