@@ -23,7 +23,7 @@ teardown() {
 limit() {	# limit BYTES: of the daemons
 	local n
 	for n in n0 n1 n2; do
-		lab run $n -- sh -c "echo '{\"memlock_limit\": $1}' >/etc/rcshare/rcshare.conf"
+		lab run $n -- sh -c "echo '{\"memlock_limit\": $1, \"node_timeout_ms\": 20000}' >/etc/rcshare/rcshare.conf"
 	done
 }
 
