@@ -181,7 +181,7 @@ void view_ballot_tick(struct core_view *v, uint64_t now)
 	if (too_many(v) || v->too_many) {
 		v->too_many = too_many(v);
 		view_doubt_again(v, now);
-		return;
+		v->want.n = 0;
 	}
 	if (!leaves_majority(v, &v->want) || (by_witness(v) && !witnessed(v, &v->want))) {
 		v->propose_at = now + v->cfg.step_ns + view_noise(v, v->cfg.step_ns);

@@ -145,13 +145,6 @@ void view_doubt_overslept(struct core_view *v, uint64_t now)
 			look_anew(v, &v->cases[i], now);
 }
 
-void view_doubt_again(struct core_view *v, uint64_t now)
-{
-	for (uint8_t i = 0; i < v->case_n; i++)
-		if (v->cases[i].lost && !v->cases[i].rule)
-			look_anew(v, &v->cases[i], now);
-}
-
 void view_doubt_lost(const struct core_view *v, struct view_set *s)
 {
 	s->n = 0;
@@ -177,6 +170,15 @@ static void check(struct core_view *v, struct view_case *c, uint64_t now)
 	} else {
 		view_send(v, &m, CORE_VIEW_NONE);
 	}
+}
+
+void view_doubt_again(struct core_view *v, uint64_t now)
+{
+	for (uint8_t i = 0; i < v->case_n; i++)
+		if (v->cases[i].lost && !v->cases[i].rule) {
+			look_anew(v, &v->cases[i], now);
+			check(v, &v->cases[i], now);
+		}
 }
 
 /* False: the case is closed. */

@@ -224,7 +224,6 @@ static inline void fake_close(struct fake_chan *c)
 	uint32_t node = c->node;
 	bool rank = c->shm;
 
-	close(c->sock);
 	if (c->shm) {
 		munmap(c->shm, c->size);
 		close(c->memfd);
@@ -234,6 +233,7 @@ static inline void fake_close(struct fake_chan *c)
 	for (int i = 1; i < FAKE_REGIONS; i++)
 		if (fake.region[i].used && fake.region[i].owner == c - fake.chan)
 			fake_region_end(&fake.region[i]);
+	close(c->sock); /* the rank hears by it that all of this is so */
 	*c = (struct fake_chan){0};
 	if (rank)
 		fake_ended(node);
