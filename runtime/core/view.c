@@ -133,14 +133,19 @@ uint16_t view_lowest(const struct core_view *v, bool trusted)
 	return CORE_VIEW_NONE;
 }
 
+uint64_t view_mix(uint64_t z)
+{
+	z = (z + 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 29)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 32);
+}
+
 uint64_t view_noise(const struct core_view *v, uint64_t below)
 {
 	uint64_t z = ((uint64_t)v->cfg.self << 40) + ((uint64_t)v->view << 16) + v->round +
 		     v->beat_seq + v->fails;
 
-	z = (z + 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 29)) * 0x94d049bb133111ebull;
-	return below ? (z ^ (z >> 32)) % below : 0;
+	return below ? view_mix(z) % below : 0;
 }
 
 /*

@@ -147,6 +147,7 @@ void view_set_get(struct view_set *s, const struct core_view_msg *m);
 void view_set_put(struct core_view_msg *m, const struct view_set *s);
 uint16_t view_lowest(const struct core_view *v, bool trusted);
 uint64_t view_turn(const struct core_view *v);
+uint64_t view_mix(uint64_t z); /* as good as random */
 uint64_t view_noise(const struct core_view *v, uint64_t below);
 void view_install(struct core_view *v, const struct view_set *s, uint64_t now);
 void view_learn(struct core_view *v, const struct core_view_msg *m, uint64_t now);

@@ -36,16 +36,18 @@ static uint16_t relay_from(const struct core_view *v, uint16_t dst, uint16_t fro
 }
 
 /*
- * Someone who can perhaps reach dst, another one each time: in turn of its neighbours, who watch it and so are in
- * contact with it, and of all.
+ * Someone who can perhaps reach dst, another one each time: one of its neighbours, who watch it and so are in
+ * contact with it, or of all. By lot, since messages of several kinds take turns: in order each kind would always
+ * meet the same.
  */
 static uint16_t relay_for(struct core_view *v, uint16_t dst)
 {
-	const uint16_t turn = v->relays[dst]++, k = turn / 2;
+	const uint64_t lot = view_mix(((uint64_t)v->cfg.self << 40) + ((uint64_t)dst << 20) + v->relays[dst]++);
+	const uint64_t which = lot >> 8;
 
-	if (turn % 2 || !v->cfg.watch)
-		return relay_from(v, dst, (uint16_t)((1 + v->cfg.watch + k) % v->cfg.nodes), false);
-	return relay_from(v, dst, (uint16_t)(1 + k / 2 % v->cfg.watch), k % 2);
+	if (lot & 1 || !v->cfg.watch)
+		return relay_from(v, dst, (uint16_t)(which % v->cfg.nodes), false);
+	return relay_from(v, dst, (uint16_t)(1 + which % v->cfg.watch), lot & 2);
 }
 
 static void put(struct core_view *v, uint16_t to, const struct core_view_msg *m)
