@@ -66,7 +66,7 @@ static int answer_read(struct cl_chan *ch, void *answer, size_t len, int *fds, u
 	if (!n)
 		ch->ended = true;
 	if (n <= 0)
-		return n == 0 ? -ECONNRESET : errno == EAGAIN ? -ETIMEDOUT : -errno;
+		return n == 0 ? -ECONNRESET : -errno;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
@@ -266,7 +266,6 @@ static int sock_connect(const char *path, struct rcs_error *err)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return cl_fail(err, RCS_ERR_IO, "socket: %s", strerror(errno));
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	do
 		rc = connect(fd, (struct sockaddr *)&a, sizeof(a));

@@ -159,14 +159,13 @@ void cl_large_start(struct cl_op *op)
 	if (local && cl_ep_acts(op->ep)) {
 		copied = vm_read(op);
 		op->ep->ctx->work += copied;
-		op->ep->ctx->held_long |= copied && op->off < op->end;
 	}
 	if (op->off == op->end) {
 		finish(op, RCS_OK);
 		return;
 	}
 	if (copied) {
-		op->ep->copying = true;
+		op->ep->copying = op->ep->ctx->held_long = true;
 		return;
 	}
 	if (!cl_ep_acts(op->ep)) {

@@ -186,12 +186,12 @@ start() {
 	id=$("$lab" run ctl -- squeue -h -n cell -o %i | tail -n 1)
 	[[ -n $id ]] || { reason="no job in the queue"; return 1; }
 	# Of a device whose self-test has not ended nobody can tell which puts ran.
-	[[ $kind != put || $all == *nic* ]] || bound=150 within "the devices proven" proven
+	[[ $kind != put || $all == *nic* ]] || bound=150 within "the devices proven" all_proven
 }
 node_proven() {
 	"$lab" run "$1" -- rcshare status "$id" --json | jq -e 'all(.rails[]; .ledger != "unknown")' >/dev/null
 }
-proven() { on_nodes node_proven; }
+all_proven() { on_nodes node_proven; }
 
 # One failure and its end: the failover, rounds after it, the lane back, rounds after that.
 run_cause() {

@@ -20,18 +20,25 @@
 
 static uint32_t first_psn[4096]; /* by queue pair number */
 
-static bool lies_so(const char *what)
+static const char *lie_asked_for(char how[16])
 {
-	char how[16] = "";
 	FILE *f = fopen("/tmp/lie", "re");
 
+	how[0] = '\0';
 	if (f) {
-		if (!fgets(how, sizeof(how), f))
+		if (!fgets(how, 16, f))
 			how[0] = '\0';
 		fclose(f);
 	}
 	how[strcspn(how, "\n")] = '\0';
-	return !strcmp(how, what);
+	return how;
+}
+
+static bool lies_in_flushes(void)
+{
+	char how[16];
+
+	return !strcmp(lie_asked_for(how), "flush");
 }
 
 /* --- flushes made up in software ----------------------------------------------------------------- */
@@ -103,7 +110,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	if (!real)
 		real = (struct ibv_qp *(*)(struct ibv_pd *, struct ibv_qp_init_attr *))dlsym(RTLD_NEXT, "ibv_create_qp");
 	qp = real(pd, a);
-	if (!qp || !lies_so("flush"))
+	if (!qp || !lies_in_flushes())
 		return qp;
 	pthread_mutex_lock(&lock);
 	for (m = made_up; m < made_up + QPS && m->qp; m++)
@@ -158,7 +165,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 		real = (int (*)(struct ibv_qp *, struct ibv_qp_attr *, int))dlsym(RTLD_NEXT, "ibv_modify_qp");
 	if (mask & IBV_QP_RQ_PSN)
 		first_psn[qp->qp_num % 4096] = a->rq_psn;
-	if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_ERR && lies_so("flush") && stops_in_word(qp))
+	if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_ERR && lies_in_flushes() && stops_in_word(qp))
 		return 0;
 	return real(qp, a, mask);
 }
@@ -166,17 +173,19 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
 	static int (*real)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
+	char how[16];
 	int err;
 
 	if (!real)
 		real = (int (*)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *))dlsym(
 			RTLD_NEXT, "ibv_query_qp");
 	err = real(qp, a, mask, init);
-	if (lies_so("stuck"))
+	lie_asked_for(how);
+	if (!strcmp(how, "stuck"))
 		a->rq_psn = first_psn[qp->qp_num % 4096];
-	else if (lies_so("ahead"))
+	else if (!strcmp(how, "ahead"))
 		a->rq_psn = (a->rq_psn + 3) & 0xffffff;
-	else if (lies_so("random"))
+	else if (!strcmp(how, "random"))
 		a->rq_psn = (uint32_t)rand() & 0xffffff;
 	return err;
 }

@@ -151,11 +151,11 @@ static void begin_hung(void)
 	may_act(SHM_UNTIL_LATER + 1);
 }
 
-static void close_at_last(int from)
+static void close_at_last(void)
 {
 	int rc;
 
-	for (int i = from; i < 4; i++) {
+	for (int i = 0; i < 4; i++) {
 		while ((rc = rcs_region_close(region[i])) == RCS_ERR_TIMEOUT)
 			settle();
 		assert_int_equal(rc, 0);
@@ -173,7 +173,7 @@ static void a_daemon_that_hangs_is_awaited_once(void **state)
 	assert_int_equal(b.ep->ch.owed, 1);
 	may_act(SHM_UNTIL_EVER);
 	fake.hold_dereg = false;
-	close_at_last(0);
+	close_at_last();
 	pair_close();
 }
 
@@ -200,7 +200,7 @@ static void a_daemon_that_has_said_more_is_awaited_again(void **state)
 	assert_int_equal(rcs_alloc(b.ctx, 4096, &p, &r, &err), 0);
 	pthread_join(t, NULL);
 	assert_int_equal(rcs_free(r), 0);
-	close_at_last(0);
+	close_at_last();
 	pair_close();
 }
 
@@ -213,7 +213,7 @@ static void a_region_outlives_the_endpoint_that_nobody_let_go_of(void **state)
 	assert_true(fake.live_regions > 0);
 	assert_int_equal(rcs_region_close(region[0]), RCS_ERR_TIMEOUT);
 	fake.hold_dereg = false;
-	close_at_last(0);
+	close_at_last();
 	pair_close();
 }
 
