@@ -10,6 +10,7 @@
 #define RCS_TESTS_APP_H
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -254,6 +255,29 @@ __attribute__((unused)) static void app_barrier(void)
 		app_wait_ok(&s);
 		app_wait_ok(&r);
 	}
+}
+
+static volatile sig_atomic_t app_go;
+
+static void app_went(int sig)
+{
+	(void)sig;
+	app_go = 1;
+}
+
+/* A load that shall not begin before its time (option --hold): called by main first. */
+__attribute__((unused)) static void app_hold(void)
+{
+	signal(SIGUSR2, app_went);
+}
+
+/* Rank 0 says "ready"; who calls this waits for SIGUSR2. */
+__attribute__((unused)) static void app_wait_for_go(void)
+{
+	if (!app.rank)
+		puts("ready");
+	while (!app_go)
+		app_progress(50);
 }
 
 /* Element by element over all ranks; the sum is rank 0's. */

@@ -3,7 +3,7 @@
  * Whether a put ran twice. A put is idempotent, so memory alone cannot tell: here the target takes what
  * a put wrote as soon as it sees it, and a number that comes again was written again.
  *
- *	rcs_once [--seconds S] [--kind once|twice]
+ *	rcs_once [--seconds S] [--kind once|twice] [--hold]
  *
  * Rank 0 puts the numbers 1, 2, 3, ... into SLOTS words of rank 1's memory, 8 bytes each; rank 1 looks
  * at them all the time, takes a number by an atomic exchange with 0, counts it and says so. A word is used again
@@ -17,7 +17,7 @@
  *
  *	once: N puts, 0 lost, 0 doubled, 0 wrong
  *
- * SIGUSR1 to rank 0 ends it before its time.
+ * SIGUSR1 to rank 0 ends it before its time. --hold: it says "ready", and the puts begin with SIGUSR2.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -31,7 +31,7 @@
 #define TAG_KEY	  7ull
 
 static double seconds = 2;
-static bool twice;
+static bool twice, hold;
 static volatile sig_atomic_t told_to_stop;
 
 static void rcs_ok(int rc, const struct rcs_error *err)
@@ -81,7 +81,7 @@ static bool ended(const struct slot *s)
 static void source(void)
 {
 	static struct slot slot[SLOTS];
-	uint64_t *from = calloc(SLOTS, 8), next = 1, start = app_now(), told = start, round = 0;
+	uint64_t *from = calloc(SLOTS, 8), next = 1, start, told, round = 0;
 	struct rcs_error err = {0};
 	rcs_region *region;
 	struct rcs_key key;
@@ -92,6 +92,9 @@ static void source(void)
 	rcs_ok(rcs_region_open(app.ctx, from, SLOTS * 8, &region, &err), &err);
 	app_recv(&key, sizeof(key), 1, TAG_KEY, &r);
 	app_wait_ok(&r);
+	if (hold)
+		app_wait_for_go();
+	start = told = app_now();
 	for (;;) {
 		bool stop = told_to_stop || (double)(app_now() - start) / 1e9 >= seconds;
 
@@ -218,7 +221,7 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"seconds", required_argument, NULL, 's'}, {"kind", required_argument, NULL, 'k'},
-		{NULL, 0, NULL, 0},
+		{"hold", no_argument, NULL, 'H'}, {NULL, 0, NULL, 0},
 	};
 	bool ok = true;
 	int c;
@@ -230,6 +233,10 @@ int main(int argc, char **argv)
 			break;
 		case 'k':
 			twice = !strcmp(optarg, "twice");
+			break;
+		case 'H':
+			hold = true;
+			app_hold();
 			break;
 		default:
 			return 2;

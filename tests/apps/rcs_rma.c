@@ -4,7 +4,7 @@
  * rcs_alloc and of malloc), and sends it messages; several of each at a time, driven by completions.
  *
  *	rcs_rma [--seconds S] [--kind put|get|atomic|message|mixed] [--max BYTES] [--region | --no-region]
- *		[--replay] [--helper] [--errors] [--shut N]
+ *		[--replay] [--helper] [--errors] [--shut N] [--hold]
  *
  * A put goes into a slot that is the source's, with RCS_PUT_NOTIFY; the target checks each byte,
  * poisons the slot and acknowledges it. Notifications and messages of a source have numbers, one order
@@ -18,7 +18,7 @@
  * --errors: each rank also makes requests that must fail, one at a time, and checks how. Afterwards each
  * closes a region that all others are putting into: nothing writes there any more. SIGUSR1 to
  * one rank or all ends the load before its time. --shut: nobody else may read or write the memory of ranks
- * whose number N divides.
+ * whose number N divides. --hold: rank 0 says "ready", and the load begins with SIGUSR2 to all ranks.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -504,7 +504,7 @@ static void options(int argc, char **argv)
 		{"max", required_argument, NULL, 'M'}, {"region", no_argument, NULL, 'r'},
 		{"no-region", no_argument, NULL, 'R'}, {"replay", no_argument, NULL, 'p'},
 		{"helper", no_argument, NULL, 'h'}, {"errors", no_argument, NULL, 'e'},
-		{"shut", required_argument, NULL, 'd'}, {NULL, 0, NULL, 0},
+		{"shut", required_argument, NULL, 'd'}, {"hold", no_argument, NULL, 'H'}, {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -539,6 +539,10 @@ static void options(int argc, char **argv)
 			break;
 		case 'd':
 			opt.shut = (uint32_t)app_number(optarg);
+			break;
+		case 'H':
+			opt.hold = true;
+			app_hold();
 			break;
 		default:
 			exit(2);
@@ -586,6 +590,8 @@ int main(int argc, char **argv)
 	requests_make();
 	keys_exchange();
 	app_barrier();
+	if (opt.hold)
+		app_wait_for_go();
 	run();
 	app_barrier();
 	for (unsigned i = 0; i < COUNTERS; i++)

@@ -26,7 +26,7 @@ static struct {
 	double seconds;
 	unsigned kind;
 	size_t max;
-	bool region, replay, errors;
+	bool region, replay, errors, hold;
 	uint32_t flags, shut;
 } opt = {.seconds = 2, .kind = MIXED, .max = 65536};
 
