@@ -81,7 +81,7 @@ void core_final_count(struct core_link *l, uint8_t lane, uint64_t count);
 bool core_send_ready(const struct core_link *l, uint64_t now);
 uint64_t core_ack_due(const struct core_link *l);
 void core_ack_tick(struct core_link *l, uint64_t now);
-void core_ack_told(struct core_link *l, bool explicit_ack);
+void core_ack_told(struct core_link *l, uint8_t lane, bool explicit_ack);
 void core_ack_force(struct core_link *l, uint64_t now);
 
 /* link.c */

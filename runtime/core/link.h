@@ -325,6 +325,8 @@ struct core_link {
 	uint16_t ack_frames;	   /* ... frames since the last token */
 	uint64_t ack_token_at;
 	uint8_t rx_lane; /* lane the last frame came on */
+	uint8_t ack_lane;	   /* lane of the last explicit ack ... */
+	uint64_t told_else;	   /* ... and the limit that the peer may have from others */
 	uint16_t depth;	 /* receives posted on every open lane */
 	uint16_t depth_want;
 	bool depth_asked;

@@ -303,7 +303,7 @@ static bool send_act(struct core_link *l, uint32_t can_send, struct core_act *a,
 	a->seq = seq;
 	core_stall_posted(l, l->active, CORE_FRAME_BYTES, now);
 	l->lane[l->active].alive_at = now + l->cfg.keepalive_ns;
-	core_ack_told(l, false);
+	core_ack_told(l, l->active, false);
 	return true;
 }
 
@@ -316,7 +316,7 @@ static bool ack_out(struct core_link *l, uint8_t on, struct core_act *a, uint64_
 	l->lane[on].plain++;
 	l->lane[on].unheard++;
 	l->lane[on].alive_at = now + l->cfg.keepalive_ns;
-	core_ack_told(l, true);
+	core_ack_told(l, on, true);
 	return true;
 }
 

@@ -126,10 +126,14 @@ void core_ack_tick(struct core_link *l, uint64_t now)
 	}
 }
 
-void core_ack_told(struct core_link *l, bool explicit_ack)
+void core_ack_told(struct core_link *l, uint8_t lane, bool explicit_ack)
 {
 	if (explicit_ack && !l->ack_force && l->ack_tokens)
 		l->ack_tokens--;
+	if (l->ack_lane != lane)
+		l->told_else = l->rx + l->depth;
+	if (explicit_ack)
+		l->ack_lane = lane;
 	l->rx_told = l->rx;
 	l->ack_again = l->ack_force = false;
 	l->ack_at = CORE_NEVER;
@@ -145,8 +149,11 @@ static void delivered(struct core_link *l, uint64_t now)
 {
 	uint64_t every = core_min(l->cfg.ack_every, (l->depth + 1u) / 2);
 
-	l->rx++;
-	if (++l->ack_frames * 4u >= l->depth) {
+	/*
+	 * Frames beyond what other lanes have allowed show that the peer takes what comes on the lane of the acks: it
+	 * may serve its lanes in any order, and one of them late.
+	 */
+	if (l->rx++ >= l->told_else && ++l->ack_frames * 4u >= l->depth) {
 		l->ack_frames = 0;
 		if (l->ack_tokens < CORE_ACK_TOKENS)
 			l->ack_tokens++;

@@ -290,6 +290,10 @@ bool core_view_member(const struct core_view *v, uint16_t node)
 	return node < v->cfg.nodes && view_bit(v->member, node);
 }
 
+/*
+ * The next members on either side, and beyond those that are suspected twice as many more: when a rack is lost its
+ * neighbours look through it in strides that double, not one node after the other.
+ */
 unsigned int core_view_watched(const struct core_view *v, uint16_t *out)
 {
 	const uint16_t n = v->cfg.nodes, self = v->cfg.self;
@@ -298,9 +302,10 @@ unsigned int core_view_watched(const struct core_view *v, uint16_t *out)
 	if (v->out)
 		return 0;
 	for (int down = 0; down < 2; down++) {
+		unsigned int most = v->cfg.watch;
 		uint16_t node = self;
 
-		for (unsigned int k = 0; k < v->cfg.watch; k++) {
+		for (unsigned int k = 0; k < most && k < CORE_VIEW_NEAR / 2; k++) {
 			unsigned int i = 0;
 
 			do
@@ -311,6 +316,8 @@ unsigned int core_view_watched(const struct core_view *v, uint16_t *out)
 			if (node == self || i < got)
 				break;
 			out[got++] = node;
+			if (view_bit(v->suspect, node))
+				most += 3;
 		}
 	}
 	return got;

@@ -93,6 +93,7 @@
 #define CORE_VIEW_SET	    20u /* nodes removed at once; more go in the next view */
 #define CORE_VIEW_FANOUT    8u
 #define CORE_VIEW_CASES	    64u /* suspicions looked into at once */
+#define CORE_VIEW_NEAR	    64u /* nodes watched by one, at most */
 #define CORE_VIEW_OUT	    64u /* messages waiting to be sent; more are dropped */
 #define CORE_VIEW_END	    0x8000u /* in a log: last node of its view */
 #define CORE_VIEW_DRIFT	    40u	    /* a clock runs wrong by less than one part in so many */
@@ -239,7 +240,7 @@ bool core_view_member(const struct core_view *v, uint16_t node);
 uint16_t core_view_node(const struct core_view *v, uint16_t index, uint16_t *incarnation);
 /* Index of a node, CORE_VIEW_NONE: a spare that waits. Also of nodes that were removed. */
 uint16_t core_view_index(const struct core_view *v, uint16_t node);
-/* Whom to watch: fills out[2 * watch], returns how many. */
+/* Whom to watch: fills out[CORE_VIEW_NEAR], returns how many. */
 unsigned int core_view_watched(const struct core_view *v, uint16_t *out);
 /* Nothing proposed, accepted, suspected or waited for: only beats go on. */
 bool core_view_rest(const struct core_view *v);

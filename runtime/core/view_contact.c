@@ -25,16 +25,42 @@ static bool slept(struct core_view *v, uint64_t now)
 	return true;
 }
 
+/* n: it is not among them. */
+static uint8_t near_find(const struct view_near *near, uint8_t n, uint16_t node)
+{
+	uint8_t i = 0;
+
+	while (i < n && near[i].node != node)
+		i++;
+	return i;
+}
+
+static bool watched(const struct core_view *v, uint16_t node)
+{
+	return near_find(v->near, v->near_n, node) < v->near_n;
+}
+
+/* Who was to be looked at stays until it has spoken, also where those before it have been removed meanwhile. */
 static void watch(struct core_view *v, uint64_t now)
 {
-	uint16_t near[2 * VIEW_WATCH];
-	uint8_t n = (uint8_t)core_view_watched(v, near);
+	struct view_near near[CORE_VIEW_NEAR];
+	uint16_t node[CORE_VIEW_NEAR];
+	uint8_t n = (uint8_t)core_view_watched(v, node);
 
-	if (n == v->near_n && !memcmp(near, v->near, n * sizeof(near[0])))
-		return;
+	for (uint8_t i = 0; i < n; i++) {
+		uint8_t was = near_find(v->near, v->near_n, node[i]);
+
+		near[i] = was < v->near_n ? v->near[was] : (struct view_near){ .node = node[i], .since = now };
+	}
+	for (uint8_t i = 0; i < v->near_n && n < CORE_VIEW_NEAR; i++) {
+		const struct view_near *was = &v->near[i];
+
+		if (!was->heard && core_view_member(v, was->node) && !view_bit(v->suspect, was->node) &&
+			near_find(near, n, was->node) == n)
+			near[n++] = *was;
+	}
 	memcpy(v->near, near, n * sizeof(near[0]));
 	v->near_n = n;
-	v->near_at = now;
 }
 
 bool core_view_look(struct core_view *v, uint64_t now)
@@ -44,14 +70,6 @@ bool core_view_look(struct core_view *v, uint64_t now)
 	v->look_at = now + v->cfg.silent_ns / LOOKS;
 	watch(v, now);
 	return !slept(v, now) && !v->ended;
-}
-
-static bool near(const struct core_view *v, uint16_t node)
-{
-	for (uint8_t i = 0; i < v->near_n; i++)
-		if (v->near[i] == node)
-			return true;
-	return false;
 }
 
 /* Own sleeps since then do not count. */
@@ -75,6 +93,8 @@ static bool lost_before(const struct core_view *v, uint16_t node)
 
 bool core_view_contact(struct core_view *v, uint16_t node, const struct core_view_contact *c, uint64_t now)
 {
+	const uint8_t i = near_find(v->near, v->near_n, node);
+	const bool near = i < v->near_n;
 	bool was = core_view_suspected(v, node), bad;
 	uint64_t limit;
 
@@ -83,11 +103,13 @@ bool core_view_contact(struct core_view *v, uint16_t node, const struct core_vie
 			core_view_suspect(v, node, now);
 		return false;
 	}
-	if (!c->heard_at && !(near(v, node) && (v->met || now >= v->began + v->cfg.start_ns)))
+	if (!c->heard_at && !(near && (v->met || now >= v->began + v->cfg.start_ns)))
 		return false;
 	limit = view_max(v->cfg.silent_ns, 3 * c->every_ns);
 	bad = c->heard_at ? c->refused || silent_for(v, c->heard_at, now) > limit :
-			    silent_for(v, v->near_at, now) > 2 * limit;
+			    silent_for(v, v->near[i].since, now) > 2 * limit;
+	if (near && c->heard_at)
+		v->near[i].heard = true;
 	if (bad)
 		core_view_suspect(v, node, now);
 	else if (c->heard_at)
@@ -104,12 +126,12 @@ bool core_view_stands_by(const struct core_view *v, uint16_t node)
 
 bool core_view_reach(const struct core_view *v, uint16_t node)
 {
-	return view_bit(v->spoken, node) || near(v, node) || core_view_stands_by(v, node);
+	return view_bit(v->spoken, node) || watched(v, node) || core_view_stands_by(v, node);
 }
 
 uint64_t core_view_pace(const struct core_view *v, uint16_t node)
 {
-	return near(v, node) ? v->cfg.silent_ns / 4 : CORE_NEVER;
+	return watched(v, node) ? v->cfg.silent_ns / 4 : CORE_NEVER;
 }
 
 bool core_view_suspected(const struct core_view *v, uint16_t node)

@@ -4,7 +4,7 @@
 
 static bool watched(const struct core_view *v, uint16_t node)
 {
-	uint16_t out[512];
+	uint16_t out[CORE_VIEW_NEAR];
 	unsigned int n = core_view_watched(v, out);
 
 	while (n)

@@ -11,7 +11,7 @@
 
 #include "core/view.h"
 
-#define VIEW_PARTS (CORE_VIEW_FANOUT + 2u)
+#define VIEW_PARTS 48u /* of a wave that a node asks for: fanout + 2, more where heads are silent */
 #define VIEW_TRIES 3u  /* unanswered messages before another node of the range is asked */
 #define VIEW_HEADS 6u  /* nodes of a range that are asked before it is given up */
 #define VIEW_POLLS 18u /* questions to a part in all */
@@ -98,12 +98,16 @@ struct core_view {
 	uint64_t half_at; /* no lease has begun, and half of the members are suspected since; CORE_NEVER */
 	/* contact */
 	bool met;	 /* all members have voted once: nobody is starting */
-	uint64_t look_at, looked_at, near_at; /* near_at: these are watched since then */
+	uint64_t look_at, looked_at;
 	struct view_nap {
 		uint64_t end, gap;
 	} nap[VIEW_NAPS];
 	uint8_t nap_n, near_n;
-	uint16_t near[2 * VIEW_WATCH];
+	struct view_near {
+		uint16_t node;
+		bool heard;	/* its link has heard it: silence shows */
+		uint64_t since; /* it is watched */
+	} near[CORE_VIEW_NEAR];
 	/* suspicions */
 	struct view_case cases[CORE_VIEW_CASES];
 	uint8_t case_n;

@@ -71,7 +71,8 @@ void view_renew(struct core_view *v, uint64_t fresh, uint64_t now)
 		v->fresh = fresh;
 	v->has_lease = true;
 	v->wakes = 0;
-	if (!v->acting && !v->out && !v->stopped) {
+	/* Not for what is left of a lease that came late: it would stand still again before the next beat. */
+	if (!v->acting && !v->out && !v->stopped && now + v->cfg.beat_ns < lease_end(v)) {
 		v->acting = true;
 		v->act_active = true;
 		v->act_stop = false;

@@ -45,20 +45,34 @@ static uint16_t pick(const struct core_view *v, const struct view_wave *w, uint1
 	return doubtful != CORE_VIEW_NONE ? doubtful : last;
 }
 
-/*
- * A beat goes on where the one before has come to: several dead heads of a range, one after the other, take longer
- * than a beat, and whoever lives in it would get no lease.
- */
-static void go_on(const struct core_view *v, struct view_part *p, const struct view_part *was)
+/* False: no member is there. */
+static bool part_make(const struct core_view *v, const struct view_wave *w, struct view_part *p, uint16_t lo,
+	uint16_t hi, uint16_t from)
 {
-	if (was->lo != p->lo || was->hi != p->hi || was->head == CORE_VIEW_NONE || !view_bit(v->member, was->head))
-		return;
-	p->head = was->head;
-	p->tries = was->answered ? 0 : (uint8_t)view_min(was->tries, VIEW_TRIES - 1);
-	p->heads = was->heads;
+	memset(p, 0, sizeof(*p));
+	p->lo = lo;
+	p->hi = hi;
+	p->voice = CORE_VIEW_NONE;
+	p->head = pick(v, w, lo, hi, from, false);
+	return p->head != CORE_VIEW_NONE;
 }
 
-/* old: how many parts the beat before has had on the same tree. */
+/* False: no member is left there. */
+static bool part_go_on(const struct core_view *v, const struct view_wave *w, struct view_part *p)
+{
+	const struct view_part was = *p;
+
+	if (!part_make(v, w, p, was.lo, was.hi, was.lo))
+		return false;
+	if (was.head == CORE_VIEW_NONE || !view_bit(v->member, was.head))
+		return true;
+	p->head = was.head;
+	p->tries = was.answered ? 0 : (uint8_t)view_min(was.tries, VIEW_TRIES - 1);
+	p->heads = was.heads;
+	return true;
+}
+
+/* old: so many parts are kept. */
 static void split(struct core_view *v, struct view_wave *w, uint8_t old)
 {
 	const uint16_t own = pos_of(v, w, v->cfg.self);
@@ -68,8 +82,11 @@ static void split(struct core_view *v, struct view_wave *w, uint8_t old)
 	uint16_t pos = w->lo;
 
 	w->n = 0;
-	while (pos < w->hi && w->n < VIEW_PARTS) {
-		struct view_part *p = &w->part[w->n], was;
+	for (uint8_t i = 0; i < old; i++) {
+		w->part[w->n] = w->part[i];
+		w->n += part_go_on(v, w, &w->part[w->n]);
+	}
+	while (!old && pos < w->hi && w->n < VIEW_PARTS) {
 		uint16_t end = pos < own ? own : w->hi;
 
 		if (pos == own) {
@@ -78,16 +95,7 @@ static void split(struct core_view *v, struct view_wave *w, uint8_t old)
 		}
 		if (end - pos > size)
 			end = (uint16_t)(pos + size);
-		was = *p;
-		memset(p, 0, sizeof(*p));
-		p->lo = pos;
-		p->hi = end;
-		p->voice = CORE_VIEW_NONE;
-		p->head = pick(v, w, pos, end, (uint16_t)(pos + shift % (end - pos)), false);
-		if (w->n < old)
-			go_on(v, p, &was);
-		if (p->head != CORE_VIEW_NONE)
-			w->n++;
+		w->n += part_make(v, w, &w->part[w->n], pos, end, (uint16_t)(pos + shift % (end - pos)));
 		pos = end;
 	}
 }
@@ -154,7 +162,6 @@ static void grant(struct core_view *v, const struct view_wave *w, struct view_pa
 	m.acc = now - v->fresh;
 	m.flags = (uint8_t)((v->met ? CORE_VIEW_F_MET : 0) | (v->all_ended ? CORE_VIEW_F_ENDED : 0));
 	view_send(v, &m, p->voice_via);
-	p->voice = CORE_VIEW_NONE;
 }
 
 /* No decision for the next view had been made at `fresh`: so it is here, and goes down the tree. */
@@ -199,21 +206,32 @@ static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
 	view_send(v, &m, w->via);
 }
 
+static void ask_first(struct core_view *v, struct view_wave *w, struct view_part *p, uint64_t now)
+{
+	ask(v, w, p, now);
+	/* Most probably dead, and not waited for; but its vote may be the one that counts. */
+	p->done = p->hi - p->lo == 1 && leaving(w, p->head);
+}
+
 static void ask_all(struct core_view *v, struct view_wave *w, uint8_t old, uint64_t now)
 {
 	split(v, w, old);
-	for (uint8_t i = 0; i < w->n; i++) {
-		ask(v, w, &w->part[i], now);
-		/* Most probably dead, and not waited for; but its vote may be the one that counts. */
-		w->part[i].done = w->part[i].hi - w->part[i].lo == 1 &&
-				  leaving(w, w->part[i].head);
-	}
+	for (uint8_t i = 0; i < w->n; i++)
+		ask_first(v, w, &w->part[i], now);
 }
 
-/* Parts that the next beat of this root goes on with. */
-static uint8_t parts_kept(const struct view_wave *w, uint8_t phase, uint16_t root)
+/*
+ * Where somebody did not answer a wave goes on where the one before has come to: several dead heads, one below the
+ * other, take longer than a beat, and whoever lives behind them would get no lease. So many parts are kept.
+ */
+static uint8_t parts_kept(const struct view_wave *w, uint8_t phase, uint16_t root, uint64_t ballot)
 {
-	return phase == CORE_VIEW_BEAT && w->phase == phase && w->root == root ? w->n : 0;
+	const bool next = phase == CORE_VIEW_BEAT ? w->phase == phase : w->phase && w->ballot == ballot;
+
+	for (uint8_t i = 0; next && w->root == root && i < w->n; i++)
+		if (!w->part[i].answered || w->part[i].heads)
+			return w->n;
+	return 0;
 }
 
 /* Our own wave. The vote of this node has been given by the caller. */
@@ -221,7 +239,7 @@ void view_wave_root(struct core_view *v, uint8_t phase, uint64_t ballot, const s
 	uint64_t now)
 {
 	struct view_wave *w = &v->wave[phase == CORE_VIEW_BEAT];
-	const uint8_t old = parts_kept(w, phase, v->cfg.self);
+	const uint8_t old = parts_kept(w, phase, v->cfg.self, ballot);
 
 	memset(w, 0, offsetof(struct view_wave, part));
 	w->phase = phase;
@@ -264,7 +282,7 @@ void view_wave_rx(struct core_view *v, const struct core_view_msg *m, uint64_t n
 	if (beat ? !beat_wanted(v, m, now) : !view_vote(v, m, now))
 		return;
 	same = w->phase == m->phase && w->root == m->root && w->ballot == m->ballot;
-	old = parts_kept(w, m->phase, m->root);
+	old = w->lo == m->lo && w->hi == m->hi ? parts_kept(w, m->phase, m->root, m->ballot) : 0;
 	if (!same || w->lo != m->lo || w->hi != m->hi) {
 		memset(w, 0, offsetof(struct view_wave, part));
 		w->phase = m->phase;
@@ -345,8 +363,9 @@ void view_grant_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 {
 	struct view_wave *w = &v->wave[1];
 
-	if (w->phase != CORE_VIEW_BEAT || w->root != m->root || w->ballot != m->ballot ||
-		m->stamp > now || m->stamp < m->acc)
+	/* On long ways the next beat is here first: what was true of the one before is still, and goes on down. */
+	if (w->phase != CORE_VIEW_BEAT || w->root != m->root || m->ballot > w->ballot || m->stamp > now ||
+		m->stamp < m->acc)
 		return;
 	v->met |= m->flags & CORE_VIEW_F_MET;
 	if (m->flags & CORE_VIEW_F_ENDED)
@@ -354,11 +373,46 @@ void view_grant_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 	renew(v, w, m->stamp - m->acc, now);
 }
 
-/* A part without answer is asked again, then another node of its range, then it is given up. */
+/*
+ * Its head is silent: this node does the head's work and asks for pieces of the range at once. So a rack that is dead
+ * is looked through in the depth of a tree. False: it cannot be cut.
+ */
+static bool part_cut(struct core_view *v, struct view_wave *w, struct view_part *p, uint64_t now)
+{
+	const struct view_part was = *p;
+	const uint16_t size = (uint16_t)(was.hi - was.lo), head = pos_of(v, w, was.head);
+	const uint16_t each = (uint16_t)((size + v->cfg.fanout - 1) / v->cfg.fanout);
+
+	if (size == 1 || was.count || w->n + v->cfg.fanout > VIEW_PARTS)
+		return false;
+	for (uint16_t lo = was.lo; lo < was.hi; lo = (uint16_t)(lo + each)) {
+		const uint16_t hi = (uint16_t)view_min((uint64_t)(lo + each), was.hi);
+		const bool first = head < lo || head >= hi;
+
+		if (!p)
+			p = &w->part[w->n];
+		if (!part_make(v, w, p, lo, hi, first ? lo : (uint16_t)(lo + (head + 1 - lo) % (hi - lo))))
+			continue;
+		w->n += p == &w->part[w->n];
+		if (p->head == was.head)
+			p->done = true;
+		else
+			ask_first(v, w, p, now);
+		p = NULL;
+	}
+	if (complete(w))
+		answer(v, w, now);
+	return true;
+}
+
+/* A part without answer is asked again, then in pieces or another node of its range, then it is given up. */
 static void again(struct core_view *v, struct view_wave *w, struct view_part *p, uint64_t now)
 {
 	if (p->tries >= VIEW_TRIES) {
 		uint16_t size = (uint16_t)(p->hi - p->lo), from;
+
+		if (part_cut(v, w, p, now))
+			return;
 
 		/* Ever longer strides: whole racks die. */
 		from = (uint16_t)(pos_of(v, w, p->head) - p->lo + (size <= 8 ? 1u : 1u << p->heads));

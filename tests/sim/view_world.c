@@ -349,7 +349,7 @@ static void look(struct vs *s, uint16_t node)
 	uint16_t other = core_view_other(n->v);
 
 	for (uint8_t i = 0; i < n->v->near_n; i++)
-		peer_of(s, node, n->v->near[i]);
+		peer_of(s, node, n->v->near[i].node);
 	if (s->impatient && s->now < s->heal_at && vs_chance(s, 20))
 		duel(s, node);
 	if (n->life != VS_UP)
