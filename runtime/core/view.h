@@ -38,8 +38,8 @@
  * Lease. The lowest member starts a BEAT each beat_ns (the next in line when it falls silent). A
  * member that accepted a set for v + 1 passes beats on and does not vote. With a majority the root
  * knows: no decision for v + 1 was made before this beat began. GRANT carries that down, with
- * the age of the news (`lag`) and the receiver's own stamp (time of its TALLY) back: stamp - lag,
- * on the receiver's clock, is not after the beginning. A node is `acting` for lease_ns from there
+ * the receiver's own stamp (time of its TALLY) back and the age that the news had when the stamp was
+ * here (`lag`): stamp - lag, on the receiver's clock, is not after the beginning. A node is `acting` for lease_ns from there
  * and stands still then (PARTITIONED); a later grant makes it act again (ACTIVE). Whom a node
  * reaches does not count: a lease is what a majority of all members has heard, by whatever way. So
  * a node that was removed no longer acts lease_ns after the decision, be it hung, slow or cut

@@ -31,7 +31,7 @@ struct view_part {
 	uint8_t tries, heads, polls;
 	bool done, answered;
 	uint32_t count, ended;
-	uint64_t at, stamp;
+	uint64_t at, stamp, heard_at; /* heard_at: of the stamp */
 };
 
 struct view_wave {

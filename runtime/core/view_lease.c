@@ -9,9 +9,9 @@
  *   1. A beat that began after 0 is not granted: a majority has accepted, and any majority for the beat
  *	has one of them (view_vote, view_quorum). So the beat of the lost node's last grant began before 0.
  *   2. `fresh` is the node's own stamp less the lag that those above it in the tree have measured, each
- *	on its own clock that it reads after the message, so it is late by at most d * lag. Hops, relays and
- *	messages that come late lengthen the lag and change nothing else; with a lag of lease_ns there is no
- *	lease.
+ *	on its own clock from the news to its receipt of the stamp below, read after the message: so it is late by
+ *	at most d * lag. Hops, relays and messages that come late lengthen the lag and change nothing else; with a
+ *	lag of lease_ns there is no lease.
  *	fresh < d * lease_ns.
  *   3. The lease ends at fresh + lease_ns on the node's clock: before lease_ns * (1 + 2 d) in true time.
  *   4. The end is published as a point in time, once: neither the turns of the daemon's loop nor one that

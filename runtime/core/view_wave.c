@@ -148,7 +148,7 @@ static bool complete(const struct view_wave *w)
 	return true;
 }
 
-static void grant(struct core_view *v, const struct view_wave *w, struct view_part *p, uint64_t now)
+static void grant(struct core_view *v, const struct view_wave *w, const struct view_part *p)
 {
 	struct core_view_msg m;
 
@@ -159,7 +159,8 @@ static void grant(struct core_view *v, const struct view_wave *w, struct view_pa
 	m.root = w->root;
 	m.ballot = w->ballot;
 	m.stamp = p->stamp;
-	m.acc = now - v->fresh;
+	/* Its stamp is older than our receipt of it: what the news took since then is none of its age. */
+	m.acc = p->heard_at > v->fresh ? p->heard_at - v->fresh : 0;
 	m.flags = (uint8_t)((v->met ? CORE_VIEW_F_MET : 0) | (v->all_ended ? CORE_VIEW_F_ENDED : 0));
 	view_send(v, &m, p->voice_via);
 }
@@ -171,7 +172,7 @@ static void renew(struct core_view *v, struct view_wave *w, uint64_t fresh, uint
 	w->granted = true;
 	for (uint8_t i = 0; i < w->n; i++)
 		if (w->part[i].done || w->part[i].count)
-			grant(v, w, &w->part[i], now);
+			grant(v, w, &w->part[i]);
 }
 
 static void answer(struct core_view *v, struct view_wave *w, uint64_t now)
@@ -350,8 +351,9 @@ void view_tally_rx(struct core_view *v, const struct core_view_msg *m, uint64_t 
 		p->voice = m->src;
 		p->voice_via = m->via;
 		p->stamp = m->stamp;
+		p->heard_at = now;
 		if (w->granted)
-			grant(v, w, p, now);
+			grant(v, w, p);
 		/* Others hear of it when all is complete or when they ask; the root looks at once. */
 		if (w->root == v->cfg.self || (complete(w) && (!was || late)))
 			answer(v, w, now);

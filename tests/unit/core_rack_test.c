@@ -56,21 +56,29 @@ static void all_of_a_dead_rack_is_asked_within_one_beat(void **state)
 		assert_true(asked[i]);
 }
 
-/* A range that has been looked through says so, whoever in it lives. */
+/* Nodes 2 and 3 share a range: 3 was removed, 2 is dead. Node 4 answers. */
 static void a_range_of_the_dead_is_answered_for(void **state)
 {
-	struct core_view_msg m = { .type = CORE_VIEW_WAVE, .phase = CORE_VIEW_BEAT, .src = 0, .dst = 1, .root = 0,
-		.lo = 1, .hi = 4, .ballot = 1, .via = CORE_VIEW_NONE };
+	struct core_view_msg m = { .type = CORE_VIEW_LOG, .src = 0, .dst = 1, .view = 1, .n = 1,
+		.set = { 3 | CORE_VIEW_END }, .via = CORE_VIEW_NONE };
 	struct core_view_act a;
 	bool whole = false;
 
 	(void)state;
 	start(33, 1);
+	cfg.fanout = 2;
+	view = core_view_init(view, &cfg, now);
+	core_view_rx(view, &m, now);
+	m = (struct core_view_msg){ .type = CORE_VIEW_WAVE, .phase = CORE_VIEW_BEAT, .dst = 1, .lo = 1, .hi = 5,
+		.ballot = 1, .view = 1, .known = 1, .via = CORE_VIEW_NONE };
+	core_view_rx(view, &m, now);
+	m = (struct core_view_msg){ .type = CORE_VIEW_TALLY, .phase = CORE_VIEW_BEAT, .src = 4, .dst = 1, .lo = 4, .hi = 5,
+		.ballot = 1, .view = 1, .known = 1, .count = 1, .flags = CORE_VIEW_F_DONE, .via = CORE_VIEW_NONE };
 	core_view_rx(view, &m, now);
 	for (uint64_t until = now + cfg.beat_ns; now < until; now += MS)
 		while (core_view_poll(view, now, &a))
 			whole |= a.type == CORE_VIEW_ACT_SEND && a.msg.type == CORE_VIEW_TALLY && a.msg.lo == 1 &&
-				 a.msg.hi == 4 && a.msg.count == 1 && a.msg.flags & CORE_VIEW_F_DONE;
+				 a.msg.hi == 5 && a.msg.count == 2 && a.msg.flags & CORE_VIEW_F_DONE;
 	assert_true(whole);
 }
 
