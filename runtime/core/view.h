@@ -30,16 +30,18 @@
  * Waves. PREPARE, ACCEPT and BEAT travel as a WAVE down a tree: its message gives a range of ring
  * positions (counted from the root) to one node in it, which votes, cuts the rest into `fanout`
  * parts and gives each to a node there. TALLYs come back up, summed: at once with what is known,
- * and when all parts are done. A part without answer is asked again after hop_ns, then given to
- * another node of the same range. Tallies of a range, from whomever, are lower bounds of the
- * distinct votes in it, so the greatest counts and nothing is counted twice. No node sends more
- * than fanout + 3 messages a wave when nothing is lost.
+ * and when all parts are done. A part without answer is asked again after hop_ns, then cut into
+ * `fanout` pieces that are asked at once, or, when there are too many, given to another node of the
+ * same range. The next beat begins with the pieces. Tallies of a range, from whomever, are lower
+ * bounds of the distinct votes in it, so the greatest counts and nothing is counted twice. No node
+ * sends more than fanout + 3 messages a wave when nothing is lost.
  *
  * Lease. The lowest member starts a BEAT each beat_ns (the next in line when it falls silent). A
  * member that accepted a set for v + 1 passes beats on and does not vote. With a majority the root
  * knows: no decision for v + 1 was made before this beat began. GRANT carries that down, with
- * the receiver's own stamp (time of its TALLY) back and the age that the news had when the stamp was
- * here (`lag`): stamp - lag, on the receiver's clock, is not after the beginning. A node is `acting` for lease_ns from there
+ * the receiver's own stamp (time of its TALLY) back and the age that the news had when the stamp
+ * came in (`lag`): stamp - lag, on the receiver's clock, is not after the beginning. A grant of the
+ * beat before is as true when the next one is here already. A node is `acting` for lease_ns from there
  * and stands still then (PARTITIONED); a later grant makes it act again (ACTIVE). Whom a node
  * reaches does not count: a lease is what a majority of all members has heard, by whatever way. So
  * a node that was removed no longer acts lease_ns after the decision, be it hung, slow or cut
@@ -56,7 +58,9 @@
  * member with what its link has heard; the machine says whom to be in contact with and how often a
  * quiet link must speak. A node that was heard and then is silent for silent_ns, or refuses, is
  * suspected; who was never heard may be starting, until all have voted once (F_MET) or start_ns
- * have passed: then a neighbour that says nothing is suspected as well.
+ * have passed: then a neighbour that says nothing is suspected as well. `watch` neighbours on either
+ * side are watched, and beyond those that are suspected twice as many more, so that a lost rack is
+ * looked through in strides that double.
  *
  * End. When a node's part of the step is over (core_view_ended) it goes on answering as long as
  * others need its vote: until all have ended, as beats tell, or its lease is not renewed any more.
