@@ -21,6 +21,15 @@ void vs_kill(struct vs *s, uint16_t node)
 	vs_trace(s, node, "dies: %s", s->node[node].life == VS_DAEMON ? "daemon" : "power");
 }
 
+/* As many beside each other as may die. */
+static void rack(struct vs *s, uint16_t node)
+{
+	for (uint64_t k = 2 + vs_below(s, s->nodes / 2u); k-- && s->deaths < s->deaths_max;
+		node = (uint16_t)((node + 1) % s->nodes))
+		if (s->node[node].life <= VS_STOPPED)
+			vs_kill(s, node);
+}
+
 void vs_fault_start(struct vs *s)
 {
 	if (!s->calm)
@@ -91,6 +100,11 @@ void vs_fault(struct vs *s)
 			a++;
 	switch (vs_below(s, 13)) {
 	case 0:
+		if (vs_chance(s, 20)) {
+			rack(s, a);
+			break;
+		}
+		/* fall through */
 	case 1:
 	case 2:
 		for (uint32_t k = 1 + (uint32_t)vs_below(s, vs_chance(s, 30) ? 4 : 1); k--;) {
