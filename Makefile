@@ -81,7 +81,7 @@ PRODUCTS  = $(if $(HAVE_JANSSON),$(if $(NODE),$(if $(HAVE_VERBS),$(B)/rcshared))
 .SECONDARY:
 .PHONY: all help apps benches units man check check-unit check-sim check-slurm check-lab check-fuzz check-san check-mutants check-full \
         sim sim-view sim-scale check-model soak-sim demo bench lab-matrix install uninstall deb deps \
-        lab-shell fuzz clean
+        lab-shell fuzz clean compdb lint coverage
 
 all: $(PRODUCTS) man left-out
 
@@ -106,6 +106,8 @@ help:
 	@echo 'make bench        the figures, into build/bench.json'
 	@echo 'make lab-matrix   each failure under each load, both suites, into docs/failover-matrix.md'
 	@echo 'make lab-shell    a shell in the virtual cluster (SUITE=bookworm|trixie)'
+	@echo 'make lint         clang-tidy; coverage: what the unit tests and simulators execute'
+	@echo 'make compdb       build/compile_commands.json, for clangd'
 	@echo 'make install      DESTDIR, PREFIX as usual; uninstall; deb: a Debian package'
 
 $(B)/obj/%.o: %.c
@@ -232,6 +234,8 @@ bench:
 	$(Q)tests/bench/bench
 lab-matrix:
 	$(Q)tests/lab/matrix $(if $(CELLS),'$(CELLS)')
+compdb lint coverage:
+	$(Q)tests/$@
 lab-shell:
 	$(Q)tests/lab/lab shell
 
