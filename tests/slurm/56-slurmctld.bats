@@ -101,7 +101,12 @@ logged() { # PATTERN: in the slurmd log of a node
 	logged_now() { [ "$(cat "$BED_DIR"/log/b?.slurmd.log | grep -c 'b1 is lost to step 0, but slurmctld does not say that it is a node of this step: not marked down')" -eq 1 ]; }
 	BED_WAIT=40 eventually logged_now || { on_node ctl kill -CONT "$ctld"; false; }
 	on_node ctl kill -CONT "$ctld"
-	eventually node b1 'State=(ALLOCATED|MIXED)'
+	eventually node b1 'State=(ALLOCATED|MIXED)' || {
+		"$bed" run -- scontrol show node b1
+		"$bed" run -- squeue
+		cat "$out"
+		false
+	}
 	not node b1 'Reason='
 	eventually said 4 ': after 200$'
 	touch "$until"
